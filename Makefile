@@ -1,0 +1,28 @@
+PYTHON := .venv/bin/python
+WORKERS ?= auto
+
+.PHONY: help setup demo test lint wheel clean
+
+help:  ## print this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+setup:  ## virtual environment in .venv, cross tools where this machine lets us install them
+	@scripts/setup.sh
+
+demo: setup  ## train, quantise, compile and run a digit classifier
+	$(PYTHON) examples/digits/demo.py
+
+test: setup  ## all tests
+	$(PYTHON) -m pytest -n $(WORKERS) --durations=15
+
+lint: setup  ## ruff and mypy
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m mypy fuse2c
+
+wheel: setup  ## a wheel in dist/
+	rm -rf build
+	$(PYTHON) -m build --wheel --no-isolation
+
+clean:  ## remove what was built; .venv stays
+	rm -rf build dist out *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""From a plan to C: views, templates, output folder. Printers decide nothing."""

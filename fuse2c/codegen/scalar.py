@@ -1,0 +1,178 @@
+"""The function that finishes one element: accumulator (or loaded operands) -> epilogue -> stored value, as C text."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fuse2c.ir.graph import Graph, Node
+from fuse2c.ir.types import DType
+from fuse2c.ops import all_ops
+from fuse2c.ops._tile import Store, accumulator
+from fuse2c.ops.base import Scalar, bind
+from fuse2c.ops.elementwise import Load, literal
+from fuse2c.plan import Step
+
+CTYPE = {DType.BOOL: "uint8_t", DType.F32: "float", DType.F64: "double"} | {
+    d: f"{d.value}_t" for d in DType if d.value.startswith(("int", "uint"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """The finishing function of a kernel, and how to call it."""
+
+    ctype: str
+    params: str
+    lines: tuple[str, ...]
+    name: str
+    uses_channel: bool
+    uses_at: bool
+    operands: tuple[str, ...]       # C names of the tail's operands
+
+    def call(self, values: str, channel: str, at: str) -> str:
+        """The C expression that finishes `values`."""
+        args = [values] + [channel] * self.uses_channel + [at] * self.uses_at + list(self.operands)
+        return f"{self.name}({', '.join(args)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An expression that is still to be limited to a range."""
+
+    tensor: str
+    expr: str
+    limits: tuple[int, int]
+    comment: str
+
+
+@dataclass(slots=True)
+class Chain:
+    """Collects the lines of one finishing function. The last expression stays open while clamps can narrow it."""
+
+    graph: Graph
+    step: Step
+    tables: dict[str, np.ndarray] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    operands: dict[str, str] = field(default_factory=dict)      # tensor -> C name of the pointer
+    value: dict[str, str] = field(default_factory=dict)         # tensor -> C expression of its element
+    opened: Open | None = None
+
+    def add(self, node: Node, scalar: Scalar, args: Mapping[str, str], key: str) -> None:
+        """The next operator of the chain."""
+        tensor = node.outputs[0]
+        if scalar.clamp is not None and self.opened is not None and node.inputs[0] == self.opened.tensor:
+            low, high = self.opened.limits
+            limits = (max(low, scalar.clamp[0]), min(high, scalar.clamp[1]))
+            self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}")
+            return
+        self.close()
+        expr = self.expand(scalar, {port: self.operand(t) if t in self.graph.tensors else t
+                                    for port, t in args.items()}, key)
+        if scalar.limits is not None:
+            self.opened = Open(tensor, expr, scalar.limits, node.op)
+        else:
+            self.put(tensor, expr, node.op)
+
+    def close(self) -> None:
+        """Print the open expression, limited to its range."""
+        if self.opened is not None:
+            o, self.opened = self.opened, None
+            self.put(o.tensor, f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})", o.comment)
+
+    def put(self, tensor: str, expr: str, comment: str) -> None:
+        """One more temporary."""
+        name = f"v{len(self.lines)}"
+        ctype = accumulator(self.graph.type(tensor).dtype)
+        self.lines.append(f"const {ctype} {name} = {_bare(expr)};  /* {comment} */")
+        self.value[tensor] = name
+
+    def operand(self, tensor: str) -> str:
+        """The C expression of a tensor's element at the same place as the result."""
+        if tensor in self.value:
+            return self.value[tensor]
+        data = self.graph.data(tensor)
+        if data is not None:
+            return literal(float(data.reshape(-1)[0]), self.graph.type(tensor).dtype)
+        name = self.operands.setdefault(tensor, f"r{len(self.operands) + 1}")
+        return f"{name}[at]"
+
+    def expand(self, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
+        """A scalar's expression with its operands and tables filled in."""
+        text = scalar.expr
+        for name, values in scalar.tables.items():
+            table = f"{name}{key}"
+            self.tables[table] = values
+            text = text.replace(f"{{t_{name}}}", f"{self.step.function}_{table}")
+        for port, value in args.items():
+            text = text.replace(f"{{{port}}}", value)
+        return text
+
+
+def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tuple[str, ...]]:
+    """(finishing function or None if there is nothing to do, its tables, the tail's operand tensors)."""
+    chain = Chain(graph, step)
+    params, rest = _head(chain)
+    for i, node in enumerate(rest):
+        chain.add(node, _scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
+    chain.close()
+    final = step.node.outputs[0]
+    operands = tuple(chain.operands)
+    if not chain.lines:
+        return None, chain.tables, operands
+    body, ctype = "\n".join(chain.lines), CTYPE[graph.type(final).dtype]
+    uses_at, uses_channel = "[at]" in body, bool(re.search(rf"\b{step.spec.channel}\b", body))
+    params += [f"int32_t {step.spec.channel}"] * uses_channel + ["int32_t at"] * uses_at
+    params += [f"const {CTYPE[graph.type(t).dtype]} *{chain.operands[t]}" for t in operands]
+    lines = (*chain.lines, f"return ({ctype}){chain.value[final]};")
+    return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
+               tuple(chain.operands.values())), chain.tables, operands
+
+
+def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
+    """Parameters of the function, and the nodes still to print."""
+    graph, step = chain.graph, chain.step
+    parts = step.node.parts
+    loads: tuple[Load, ...] | None = step.spec.flags.get("loads")
+    if loads is not None:
+        params = []
+        for load in loads:
+            t, port = parts[0].inputs[load.port], "abc"[load.port]
+            if load.literal:
+                chain.value[t] = load.literal
+            elif t not in chain.value:
+                params.append(f"{accumulator(graph.type(t).dtype)} {port}")
+                chain.value[t] = port
+        return params, parts
+    first = parts[0].outputs[0]
+    acc = accumulator(graph.type(first).dtype)
+    chain.value[first] = "acc"
+    if step.spec.finish is not None:
+        chain.value["acc"] = "acc"
+        chain.add(parts[0], step.spec.finish, {"a": "acc"}, "")
+    return [f"{acc} acc"], parts[1:]
+
+
+def _scalar(graph: Graph, node: Node) -> Scalar:
+    op = all_ops()[node.op]
+    assert op.scalar is not None
+    return op.scalar(bind(graph, node))
+
+
+def _bare(expr: str) -> str:
+    """Without one pair of parentheses around the whole."""
+    if not (expr.startswith("(") and expr.endswith(")")):
+        return expr
+    depth = 0
+    for i, ch in enumerate(expr):
+        depth += (ch == "(") - (ch == ")")
+        if depth == 0 and i < len(expr) - 1:
+            return expr
+    return expr[1:-1]
+
+
+def store(o: Out | None, s: Store, values: str = "") -> str:
+    """The C statement that finishes and stores one element; `values` replaces the store's own value."""
+    value = values or s.value
+    return f"y[{s.at}] = {o.call(value, s.channel, s.at) if o else value};"

@@ -1,0 +1,175 @@
+"""Step -> View: every value that a kernel template may print, frozen. No template computes."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fuse2c.codegen import scalar
+from fuse2c.codegen.scalar import CTYPE, Out
+from fuse2c.ir.types import DType
+from fuse2c.ops import all_ops
+from fuse2c.ops._tile import Tile, accumulator
+from fuse2c.ops.base import bind
+from fuse2c.plan import Plan, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A pointer parameter: its C type and name; `row` is the index of row `iy` of a spatial tensor."""
+
+    ctype: str
+    name: str
+    row: str = "(iy * X_SH)"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A pointer parameter of the kernel function and the tensor (or scratch) that the caller passes."""
+
+    declaration: str
+    tensor: str             # "" for scratch
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """All that a kernel template may see as `k`; values of `flags` are attributes too."""
+
+    function: str
+    comment: tuple[str, ...]
+    params: str
+    args: tuple[Param, ...]
+    constants: tuple[str, ...]
+    x: Operand
+    y: Operand
+    acc: str
+    out: Out | None
+    table: Mapping[str, str]            # name -> C identifier
+    table_ctype: Mapping[str, str]
+    tables: Mapping[str, np.ndarray]    # C identifier -> values
+    flags: Mapping[str, Any]
+    by_rows: bool
+    rows: int
+    images: int
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["flags"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def view(plan: Plan, step: Step) -> View:
+    """The view of a step."""
+    g, spec = plan.graph, step.spec
+    out, tables, tail = scalar.out(g, step)
+    tables = {**spec.tables, **tables}
+    call = bind(g, step.node.parts[0])
+    x, y = call.type(0), g.type(step.node.outputs[0])
+    args = _params(plan, step, tail)
+    names = {key: f"{step.function}_{key}" for key in tables}
+    rows = ["int32_t row", "int32_t row_end"] if spec.by_rows else []
+    return View(
+        function=step.function, comment=_comment(plan, step), args=args,
+        params=", ".join([p.declaration for p in args] + rows),
+        constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
+        x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0]), y=Operand(CTYPE[y.dtype], "y"),
+        acc=accumulator(call.y[0].dtype if step.kernel.name != "max_pool" else x.dtype),
+        out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
+        tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
+        by_rows=spec.by_rows, rows=spec.rows, images=spec.images)
+
+
+def table_ctype(a: np.ndarray) -> str:
+    """C type of a constant table."""
+    return CTYPE[DType(a.dtype.name)]
+
+
+def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
+    """The anchor's variable inputs, the tail's operands, the output, scratch."""
+    g, op, node = plan.graph, all_ops()[step.node.op], step.node.parts[0]
+    own = {plan.root(t) for t in step.node.outputs}
+    inputs = []
+    for i, t in enumerate(node.inputs):
+        if t and g.data(t) is None:
+            port = op.ports[i] if i < len(op.ports) else f"{op.ports[-1]}{i}"
+            inputs.append((port, t))
+    inputs += [(f"r{i}", t) for i, t in enumerate(tail, 1)]
+    in_place = any(plan.root(t) in own for _, t in inputs)
+    limit = "" if in_place else "restrict "
+    params = [Param(f"const {CTYPE[g.type(t).dtype]} *{limit}{name}", t) for name, t in inputs]
+    params += [Param(f"{CTYPE[g.type(t).dtype]} *{limit}y", t, True) for t in step.node.outputs]
+    if step.spec.scratch:
+        ctype = CTYPE[g.type(node.inputs[0]).dtype]
+        params.append(Param(f"{ctype} *restrict scratch", "", True))
+    return tuple(params)
+
+
+def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) -> dict[str, Any]:
+    """The spec's flags with C text filled in: stores, tile lanes, loads, table names."""
+    flags = dict(step.spec.flags)
+    ports = all_ops()[step.node.op].ports
+    if "loads" in flags:
+        seen, values = set(), []
+        for load in flags.pop("loads"):
+            tensor = step.node.parts[0].inputs[load.port]
+            if not load.literal and tensor not in seen:
+                seen.add(tensor)
+                name = names[load.table] if load.table else ports[load.port]
+                values.append(f"{name}[{load.index}]")
+        flags["store"] = scalar.store(out, flags["store"], ", ".join(values))
+    elif "store" in flags:
+        flags["store"] = scalar.store(out, flags["store"])
+    if "tile" in flags:
+        flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
+    if "parts" in flags:
+        flags["parts"] = [_copied(p, names, len(flags["parts"])) for p in flags["parts"]]
+    if "start" in flags:
+        flags["start"] = flags["start"].replace("{b}", names.get("b", "b"))
+    flags["operand"] = {"w": names.get("w", "w")}
+    return flags
+
+
+def _lanes(tile: Tile, out: Out | None) -> Tile:
+    return replace(tile, blocks=tuple((block, tuple(replace(lane, text=scalar.store(out, lane.store)) for lane in lanes))
+                                      for block, lanes in tile.blocks))
+
+
+def _copied(part: Any, names: Mapping[str, str], count: int) -> Any:
+    """A part of a copy with the element that it reads."""
+    source = part.source
+    for key, name in names.items():
+        source = source.replace(f"{{t_{key}}}", name)
+    return replace(part, value=f"x{part.port if part.port else ''}[{source}]")
+
+
+def _comment(plan: Plan, step: Step) -> tuple[str, ...]:
+    """What a reader wants to know before the code: origin, shapes, what was fused, work."""
+    g, node = plan.graph, step.node
+    chain = " > ".join(n.op for n in node.parts)
+    shapes = ", ".join(f"{g.type(t).dtype.value} {list(g.type(t).shape)}" for t in node.inputs
+                       if t and g.data(t) is None)
+    y = g.type(node.outputs[0])
+    origin = "; ".join(_clean(name) for name in node.origin)
+    work = f"{step.work.macs} multiply-accumulates" if step.work.macs else f"{step.work.alu} operations"
+    return (f"/* {chain}", f" *   from  {origin}", f" *   {shapes} -> {y.dtype.value} {list(y.shape)}", f" *   {work} */")
+
+
+def _clean(name: str) -> str:
+    """A node's name as comment text: printable ASCII, unable to end the comment, not too long."""
+    text = "".join(ch if 32 <= ord(ch) < 127 else "?" for ch in name).replace("*/", "* /").replace("/*", "/ *")
+    text = text.replace("??", "? ?").replace("\\", "/")
+    return text if len(text) <= 90 else f"{text[:60]}...{text[-27:]}"
+
+
+def _chunks(constants: Mapping[str, int]) -> list[list[tuple[str, int]]]:
+    """Enum lines of a readable length."""
+    rows: list[list[tuple[str, int]]] = []
+    for item in constants.items():
+        if not rows or sum(len(f"{k} = {v}, ") for k, v in rows[-1]) > 80:
+            rows.append([])
+        rows[-1].append(item)
+    return rows

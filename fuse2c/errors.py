@@ -1,0 +1,113 @@
+"""Every error a user can see: one base class, one printed shape."""
+from __future__ import annotations
+
+
+class Fuse2cError(Exception):
+    """What went wrong, where in the model, and what to do about it."""
+
+    code = "F000"
+    exit_status = 1
+
+    def __init__(self, message: str, *, node: str = "", op: str = "", attr: str = "", tensor: str = "",
+                 hint: str = "", detail: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.where = {"node": node, "op": op, "attribute": attr, "tensor": tensor}
+        self.hint = hint
+        self.detail = detail            # further lines, for example one per unsupported operator
+
+    def __str__(self) -> str:
+        lines = [f"error[{self.code}]: {self.args[0]}"]
+        lines += [f"  {line}" for line in self.detail]
+        lines += [f"  {key:9}: {value}" for key, value in self.where.items() if value]
+        lines += [f"  hint     : {self.hint}"] if self.hint else []
+        return "\n".join(lines)
+
+
+class ModelError(Fuse2cError):
+    """The model file cannot be used as it is."""
+
+    code = "F100"
+
+
+class UnsupportedOp(ModelError):
+    """One or more operators have no implementation; all of them are listed at once."""
+
+    code = "F101"
+
+
+class UnboundDims(ModelError):
+    """Dimensions that are still symbolic after --dim and the default for the batch."""
+
+    code = "F102"
+
+
+class ShapeError(ModelError):
+    """Shapes or types that do not fit together."""
+
+    code = "F103"
+
+
+class Overflow(ModelError):
+    """An int32 accumulator that the real weights could overflow."""
+
+    code = "F104"
+
+
+class ExternalData(ModelError):
+    """External data that is missing, truncated, or outside the model's folder."""
+
+    code = "F105"
+
+
+class TargetError(Fuse2cError):
+    """A target that does not exist or a target file that is wrong."""
+
+    code = "F200"
+
+
+class PlanError(Fuse2cError):
+    """The model is sound, but no plan meets the limits."""
+
+    code = "F300"
+
+
+class NoKernel(PlanError):
+    """No kernel runs a node on this target."""
+
+    code = "F301"
+
+
+class DoesNotFit(PlanError):
+    """More RAM or flash than the target has."""
+
+    code = "F302"
+
+
+class BuildError(Fuse2cError):
+    """A compiler, linker or emulator failed; carries the command and what it said."""
+
+    code = "F401"
+
+    def __init__(self, message: str, *, hint: str = "", command: str = "", stderr: str = "") -> None:
+        detail = (f"command  : {command}",) if command else ()
+        super().__init__(message, hint=hint, detail=detail + tuple(stderr.strip().splitlines()[-20:]))
+        self.command, self.stderr = command, stderr
+
+
+class ToolMissing(BuildError):
+    """A compiler or emulator is not installed."""
+
+    code = "F402"
+
+
+class Mismatch(Fuse2cError):
+    """Generated C and the reference disagree."""
+
+    code = "F501"
+
+
+class InternalError(Fuse2cError):
+    """A broken invariant: a bug in fuse2c, never in the user's model."""
+
+    code = "F900"
+    exit_status = 3

@@ -1,0 +1,1 @@
+"""Fusion: the words (dsl), the folds that compute new constants (folds, quantise), the fusions (rules)."""

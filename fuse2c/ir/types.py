@@ -1,0 +1,116 @@
+"""The words of the IR: element type, quantisation, storage order, tensor type."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+import numpy as np
+
+
+class DType(StrEnum):
+    """Element types; the value is numpy's name."""
+
+    BOOL = "bool"
+    I8, U8, I16, U16 = "int8", "uint8", "int16", "uint16"
+    I32, U32, I64, U64 = "int32", "uint32", "int64", "uint64"
+    F32, F64 = "float32", "float64"
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The numpy type of one element."""
+        return np.dtype(self.value)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element."""
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """float32 or float64."""
+        return self in (DType.F32, DType.F64)
+
+    @property
+    def is_quantised(self) -> bool:
+        """The storage types of 8-bit activations and weights."""
+        return self in (DType.I8, DType.U8)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Least and greatest value of an integer type."""
+        info = np.iinfo(self.numpy)
+        return int(info.min), int(info.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """real = scale * (stored - zero); one entry for the tensor, or one for each slice of `axis`."""
+
+    scale: tuple[float, ...]
+    zero: tuple[int, ...] = (0,)
+    axis: int | None = None
+
+    @property
+    def per_tensor(self) -> bool:
+        """One scale and one zero point for the whole tensor."""
+        return len(self.scale) == 1 and len(self.zero) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type, logical shape (ONNX axis order), quantisation, and the order in which axes lie in memory.
+
+    `order` lists the logical axes from the outermost to the innermost; empty means row-major. A logical
+    [N,C,H,W] tensor stored as NHWC has order (0, 2, 3, 1).
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    quant: Quant | None = None
+    order: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory."""
+        return self.count * self.dtype.bytes
+
+    @property
+    def storage(self) -> tuple[int, ...]:
+        """The storage order, spelled out."""
+        return self.order or tuple(range(len(self.shape)))
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in elements between neighbours along each logical axis."""
+        strides, step = [0] * len(self.shape), 1
+        for axis in reversed(self.storage):
+            strides[axis] = step
+            step *= self.shape[axis]
+        return tuple(strides)
+
+    @property
+    def memory_axes(self) -> tuple[int, ...]:
+        """Storage order without axes of size 1: two types with equal `memory_axes` and shape share their bytes."""
+        return tuple(a for a in self.storage if self.shape[a] != 1)
+
+    def __str__(self) -> str:
+        layout = "" if not self.order else " as " + "".join(map(str, self.order))
+        quant = f" q{self.quant.scale[0]:.6g}{self.quant.zero[0]:+d}" if self.quant else ""
+        return f"{self.dtype.value}[{','.join(map(str, self.shape))}]{layout}{quant}"
+
+
+def pack(value: np.ndarray, t: TensorType) -> np.ndarray:
+    """A logical array as it lies in memory: contiguous and one-dimensional."""
+    return np.ascontiguousarray(np.transpose(value.reshape(t.shape), t.storage)).reshape(-1)
+
+
+def unpack(memory: np.ndarray, t: TensorType) -> np.ndarray:
+    """The logical array that lies in `memory` (inverse of `pack`)."""
+    stored = memory.reshape([t.shape[a] for a in t.storage])
+    return np.transpose(stored, np.argsort(t.storage)) if t.shape else memory.reshape(())

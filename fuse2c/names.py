@@ -1,0 +1,37 @@
+"""Model and node names become C identifiers here and nowhere else."""
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+
+RESERVED = frozenset("""
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof
+bool true false nullptr int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t main errno NULL
+arena memcpy memset row row_end
+""".split())
+
+
+def identifier(text: str, fallback: str = "model") -> str:
+    """A lower-case C99 identifier that reads like `text`: ASCII, no leading digit or underscore, no keyword."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^0-9a-zA-Z]+", "_", plain).strip("_").lower()[:48].strip("_") or fallback
+    if name[0].isdigit():
+        name = f"n{name}"
+    return f"{name}_" if name in RESERVED or keyword.iskeyword(name) else name
+
+
+class Namer:
+    """Hands out identifiers that are unique within one model."""
+
+    def __init__(self, taken: frozenset[str] = frozenset()) -> None:
+        self._taken = set(taken)
+
+    def __call__(self, text: str, fallback: str = "t") -> str:
+        base = name = identifier(text, fallback)
+        count = 2
+        while name in self._taken:
+            name, count = f"{base}_{count}", count + 1
+        self._taken.add(name)
+        return name

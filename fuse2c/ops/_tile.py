@@ -1,0 +1,148 @@
+"""The matrix core that convolution, pointwise convolution and dense layers share: tiles of pixels x outputs.
+
+Weights are packed offline in blocks of outputs, [block][depth][outputs of the block], so that the inner loop reads
+one stream. The zero point of the input is folded into the bias.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fuse2c.errors import Overflow
+from fuse2c.ir.types import DType, Quant, TensorType
+from fuse2c.ops.base import Call, Scalar
+from fuse2c.quant import Requant, accumulator_bound
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One finished element: its value, its output channel and its index in y, as C text."""
+
+    value: str
+    channel: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One accumulator of a tile: pixel p times output `out` of the block."""
+
+    acc: str
+    pixel: int
+    out: int
+    channel: str
+    store: Store
+    text: str = ""      # the statement that finishes and stores it, filled in by the code generator
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Outputs first..end are computed `size` at a time."""
+
+    first: int
+    end: int
+    size: int
+
+    @property
+    def outs(self) -> range:
+        """The outputs inside one block."""
+        return range(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number of pixels, and for each block of outputs the accumulators."""
+
+    pixels: range
+    blocks: tuple[tuple[Block, tuple[Lane, ...]], ...]
+
+
+def blocks(outputs: int, size: int) -> tuple[Block, ...]:
+    """Whole blocks of `size` outputs, then one smaller block with the rest."""
+    whole = outputs // size * size
+    parts = [Block(0, whole, size)] if whole else []
+    return tuple(parts + ([Block(whole, outputs, outputs - whole)] if outputs > whole else []))
+
+
+def index(base: str, channel: str, stride: int) -> str:
+    """The index of a channel of the pixel at `base`."""
+    inner = channel if " " not in channel else f"({channel})"
+    return f"{base} + {inner if stride == 1 else f'({inner} * {stride})'}"
+
+
+def tile(pixels: int, parts: tuple[Block, ...], channel: str, stride: int) -> dict[str, Tile]:
+    """Tiles of `pixels` pixels ("full") and of one pixel ("one"); `channel` is the output channel of {oc}."""
+    def lanes(count: int) -> Tile:
+        made = []
+        for block in parts:
+            row = []
+            for o in block.outs:
+                oc = channel.replace("{oc}", f"oc + {o}" if o else "oc")
+                for p in range(count):
+                    acc = f"acc{p}{o}"
+                    row.append(Lane(acc, p, o, oc, Store(acc, oc, index(f"at{p}", oc, stride))))
+            made.append((block, tuple(row)))
+        return Tile(range(count), tuple(made))
+    return {"full": lanes(pixels), "one": lanes(1)}
+
+
+def pack(w: np.ndarray, size: int) -> np.ndarray:
+    """[outputs, depth] -> one stream, in the order in which the tiles read it."""
+    return np.concatenate([w[first:first + b.size].T.reshape(-1)
+                           for b in blocks(w.shape[0], size) for first in range(b.first, b.end, b.size)])
+
+
+def centred(w: np.ndarray, quant: Quant, channel_axis: int) -> np.ndarray:
+    """Integer weights minus their zero point, in the smallest of int8 and int16 that holds them."""
+    shape = [1] * w.ndim
+    if len(quant.zero) > 1:
+        shape[channel_axis] = -1
+    wide = w.astype(np.int32) - np.asarray(quant.zero, np.int32).reshape(shape)
+    fits = wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127)
+    return wide.astype(np.int8 if fits else np.int16)
+
+
+def bias_with_zero(w: np.ndarray, bias: np.ndarray | None, zero: int) -> np.ndarray:
+    """bias - zero * sum(w) for w [outputs, depth]: the sum then runs over stored values; int64."""
+    own = np.zeros(w.shape[0], np.int64) if bias is None else bias.astype(np.int64)
+    return own - zero * w.astype(np.int64).sum(axis=1)
+
+
+def check_accumulator(c: Call, w: np.ndarray, bias: np.ndarray, x: TensorType, zero: int = 0) -> None:
+    """Raise Overflow unless no input at all can push the int32 sum of (x - zero) * w out of range."""
+    low, high = x.dtype.range
+    bound = accumulator_bound(w, bias, low - zero, high - zero)
+    worst = int(bound.argmax())
+    if bound[worst] > 2 ** 31 - 1:
+        raise Overflow(f"output channel {worst} can reach {bound[worst]}, an int32 accumulator holds {2 ** 31 - 1}",
+                       node=c.node.name, op=c.node.op, hint="use a smaller kernel, or fewer input channels a layer")
+
+
+def requant(c: Call, w_quant: Quant) -> Requant:
+    """The requantisation from s_x * s_w accumulators to the output."""
+    x, y = c.type(0).quant, c.y[0].quant
+    assert x is not None and y is not None
+    low, high = c.y[0].dtype.range
+    return Requant(c.requant, tuple(x.scale[0] * s / y.scale[0] for s in w_quant.scale), y.zero[0], low, high)
+
+
+def finish(r: Requant, channel: str = "oc") -> Scalar:
+    """The C form of a requantisation of {a}; its clamp is left open, for what is fused behind it to narrow."""
+    index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
+    limits = (r.low, r.high)
+    if r.mode == "float":
+        text = f"f2c_requant_float({{a}}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
+        return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.scale, np.float32)}, limits=limits)
+    table = {"mult": r.multipliers}
+    if r.shift >= 33:
+        j = r.shift - 32
+        text = f"f2c_requant({{a}}, {{t_mult}}{index}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
+        return Scalar(text, table, limits=limits)
+    text = f"f2c_requant_wide({{a}}, {{t_mult}}{index}, {r.shift}, {r.zero}, {r.low}, {r.high})"
+    return Scalar(text, table, limits=limits)
+
+
+def accumulator(dtype: DType) -> str:
+    """C type of the accumulator for elements of `dtype`."""
+    return {DType.F32: "float", DType.F64: "double"}.get(dtype, "int32_t")

@@ -1,0 +1,206 @@
+"""What an operator is: the contract that every file in this folder fills in."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fuse2c.errors import ShapeError, UnsupportedOp
+from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.ir.types import DType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A node with its types and constants at hand. Every function in an operator file takes one."""
+
+    node: Node
+    x: tuple[TensorType | None, ...]        # None: an absent optional input
+    y: tuple[TensorType, ...]
+    const: tuple[np.ndarray | None, ...]    # values of constant inputs, by port
+    requant: str = "fixed"
+
+    @property
+    def attrs(self) -> Any:
+        """The node's attributes: an instance of the operator's own dataclass."""
+        return self.node.attrs
+
+    def has(self, port: int) -> bool:
+        """Whether an optional input is there."""
+        return port < len(self.x) and self.x[port] is not None
+
+    def type(self, port: int) -> TensorType:
+        """The type of an input that must be there."""
+        found = self.x[port] if port < len(self.x) else None
+        if found is None:
+            raise ShapeError(f"input {port} is missing", node=self.node.name, op=self.node.op)
+        return found
+
+    def constant(self, port: int) -> np.ndarray | None:
+        """The value of a constant input; None when it is absent or variable."""
+        return self.const[port] if port < len(self.const) else None
+
+
+def bind(g: Graph, n: Node) -> Call:
+    """The call of a node of `g`."""
+    x = tuple(g.type(t) if t else None for t in n.inputs)
+    return Call(n, x, tuple(g.type(t) for t in n.outputs if t in g.tensors), tuple(map(g.data, n.inputs)), g.requant)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Counted once; priced by the target for time, worst case and energy."""
+
+    macs: int = 0               # multiply-accumulates
+    alu: int = 0                # other arithmetic, roughly
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An operator on one element: a C expression over {a}, {b}, ... and the tables that it reads as {t_<name>}."""
+
+    expr: str
+    tables: Mapping[str, np.ndarray] = field(default_factory=dict)
+    clamp: tuple[int, int] | None = None    # set when the operator is no more than this clamp of {a}
+    limits: tuple[int, int] | None = None   # the result is still to be limited to this range
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """All that a kernel's template needs for one call: computed here, only printed there."""
+
+    constants: Mapping[str, int] = field(default_factory=dict)      # an enum at the head of the function
+    tables: Mapping[str, np.ndarray] = field(default_factory=dict)  # const data
+    finish: Scalar | None = None            # accumulator {a} -> element; None: the element itself
+    scratch: int = 0                        # bytes
+    rows: int = 1                           # output rows of one image; 1: the kernel has no row range
+    images: int = 1                         # how often the kernel runs, with whole images in between
+    by_rows: bool = True                    # the function takes the range of rows to compute
+    channel: str = "oc"                     # what the finishing function calls the index of its tables
+    flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One C implementation of an operator: templates/kernels/<name>.c.j2. List the most specialised first."""
+
+    name: str
+    spec: Callable[[Call], Spec]
+    when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
+    needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An ONNX node in neutral form, so that operator files need not know ONNX's own classes."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    opset: int
+    graph: Importer
+
+    def node(self, op: str, attrs: object, inputs: tuple[str, ...] | None = None,
+             outputs: tuple[str, ...] | None = None) -> None:
+        """Add a node to the graph under construction."""
+        self.graph.add(Node(self.name, op, self.inputs if inputs is None else inputs,
+                            self.outputs if outputs is None else outputs, attrs, origin=(self.name,)))
+
+    def has(self, port: int) -> bool:
+        """Whether an optional input is given."""
+        return port < len(self.inputs) and self.inputs[port] != ""
+
+    def const(self, port: int, what: str) -> np.ndarray:
+        """The value of an input that must be constant; `what` names it in the error."""
+        value = self.graph.data(self.inputs[port])
+        if value is None:
+            raise UnsupportedOp(f"{what} must be a constant", node=self.name, op=self.op, tensor=self.inputs[port],
+                                hint="simplify the model with constant folding, or export it with static shapes")
+        return value
+
+    def setting(self, attr: str, port: int, default: Any = None) -> Any:
+        """A value that older opsets give as an attribute and newer ones as a constant input."""
+        if attr in self.attrs:
+            return self.attrs[attr]
+        return self.const(port, attr).tolist() if self.has(port) else default
+
+    def refuse(self, message: str, attr: str = "", hint: str = "") -> UnsupportedOp:
+        """An error to raise for what is not supported of this node."""
+        return UnsupportedOp(message, node=self.name, op=self.op, attr=attr, hint=hint)
+
+
+class Importer:
+    """The graph under construction: what an operator's ONNX importer may see and do."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[Node] = []
+        self.infer: Callable[[Call], list[TensorType]] = lambda c: []
+
+    def add(self, node: Node) -> None:
+        """Append a node; its output types are inferred from its inputs."""
+        for t in node.inputs:
+            if t and t not in self.tensors:
+                raise ShapeError("an input is read before anything writes it", node=node.name, op=node.op, tensor=t,
+                                 hint="are the nodes in topological order?")
+        x = tuple(self.tensors[t].type if t else None for t in node.inputs)
+        call = Call(node, x, (), tuple(self.data(t) for t in node.inputs))
+        for name, t in zip(node.outputs, self.infer(call), strict=True):
+            self.tensors[name] = Tensor(name, t)
+        self.nodes.append(node)
+
+    def data(self, name: str) -> np.ndarray | None:
+        """The value of a constant."""
+        return self.tensors[name].data if name in self.tensors else None
+
+    def type(self, name: str) -> TensorType:
+        """The type of a tensor that is already there."""
+        return self.tensors[name].type
+
+    def constant(self, base: str, value: np.ndarray) -> str:
+        """Add a constant under a fresh name that starts with `base`; returns the name."""
+        name = self.temporary(base)
+        self.tensors[name] = Tensor(name, TensorType(DType(value.dtype.name), value.shape), value)
+        return name
+
+    def temporary(self, base: str) -> str:
+        """A tensor name that is not in use yet."""
+        name, count = base, 1
+        while name in self.tensors:
+            name, count = f"{base}.{count}", count + 1
+        return name
+
+    def retype(self, name: str, t: TensorType) -> None:
+        """Change a tensor's type (to attach a quantisation)."""
+        self.tensors[name] = replace(self.tensors[name], type=t)
+
+
+Layout = Callable[[Call], tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operator of the IR: meaning (infer, reference), cost (work), origin (onnx) and C (kernels, scalar)."""
+
+    name: str
+    infer: Callable[[Call], list[TensorType]]
+    reference: Callable[..., list[np.ndarray]]      # (call, *inputs) -> outputs; logical arrays
+    onnx: Mapping[str, Callable[[Source], None]] = field(default_factory=dict)
+    ports: tuple[str, ...] = ("x",)                 # C names of the inputs; the output is y
+    work: Callable[[Call], Work] = lambda c: Work(alu=c.y[0].count)
+    kernels: tuple[Kernel, ...] = ()
+    scalar: Callable[[Call], Scalar] | None = None  # elementwise operators: usable in an epilogue
+    integer: Callable[[Call], str] = lambda c: "it has no integer form"     # "" or why not, with 8-bit types
+    layout: str = "row-major"       # "row-major" | "same" (elementwise) | "spatial" | "view" | "strided"
+    moves: bool = False             # only moves elements: commutes with quantisation
+    anchor: bool = False            # its kernels finish each element in a function that can take an epilogue
+    docs: str = ""                  # what is not supported, for docs/OPERATORS.md
+
+
+def arguments(op: Op, c: Call) -> list[int]:
+    """Ports whose tensors a kernel reads from memory at run time: neither absent nor constant."""
+    return [i for i, t in enumerate(c.x) if t is not None and c.constant(i) is None]

@@ -1,0 +1,199 @@
+"""Convolution in one or two spatial dimensions, with groups; float and 8-bit integer.
+
+Logical layouts are ONNX's: x [N,C,H,W], w [O,C/group,KH,KW], b [O]. Integer: x and y 8 bit per tensor, w 8 bit per
+tensor or per output channel, b int32 at scale s_x * s_w.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from fuse2c.errors import ShapeError
+from fuse2c.ir.types import Quant, TensorType
+from fuse2c.ops import _tile, _window
+from fuse2c.ops._window import Window
+from fuse2c.ops._tile import Store, index
+from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Attrs:
+    """Where the windows lie, and into how many groups the channels are split."""
+
+    window: Window
+    group: int = 1
+
+
+def from_onnx(src: Source) -> None:
+    """Conv."""
+    weights = src.graph.type(src.inputs[1])
+    x = src.graph.type(src.inputs[0])
+    rank = len(weights.shape) - 2
+    if rank not in (1, 2) or len(x.shape) != len(weights.shape):
+        raise src.refuse(f"{rank}-D convolution of a tensor of shape {x.shape}", hint="1-D and 2-D are supported")
+    kernel = tuple(src.attrs.get("kernel_shape", weights.shape[2:]))
+    if kernel != weights.shape[2:]:
+        raise ShapeError(f"kernel_shape is {kernel}, the weights are {weights.shape}", node=src.name, op=src.op)
+    window = _window.from_attrs(src, x.shape[2:], kernel)
+    src.node("Conv", Attrs(window, src.attrs.get("group", 1)))
+
+
+def infer(c: Call) -> list[TensorType]:
+    """[N, O, out...]."""
+    x, w = c.type(0), c.type(1)
+    if w.shape[1] * c.attrs.group != x.shape[1] or w.shape[0] % c.attrs.group:
+        raise ShapeError(f"weights expect {w.shape[1] * c.attrs.group} input channels, the input has {x.shape[1]}",
+                         node=c.node.name, op=c.node.op, tensor=c.node.inputs[1],
+                         hint="was the model exported with the layout it declares?")
+    if c.has(2) and c.type(2).shape != (w.shape[0],):
+        raise ShapeError(f"the bias has shape {c.type(2).shape}, expected ({w.shape[0]},)", node=c.node.name)
+    out = c.attrs.window.out(x.shape[2:])
+    if min(out) < 1:
+        raise ShapeError(f"the kernel does not fit into the input: output would be {out}", node=c.node.name, op="Conv")
+    return [TensorType(x.dtype, (x.shape[0], w.shape[0], *out))]
+
+
+def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
+    """Exact for integers; float32 sums in float32."""
+    quant = c.type(0).quant if c.type(0).dtype.is_quantised else None
+    if quant is None:
+        y = _correlate(c, x, w, 0)
+        return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
+    centred = _tile.centred(w, _w_quant(c), 0)
+    acc = np.moveaxis(_correlate(c, x.astype(np.float64) - quant.zero[0], centred.astype(np.float64), 0), 1, -1)
+    total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
+    y = _tile.requant(c, _w_quant(c))(total)
+    return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
+
+
+
+def _w_quant(c: Call) -> Quant:
+    quant = c.type(1).quant
+    assert quant is not None
+    return quant
+
+
+def _correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
+    """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
+    out = c.attrs.window.out(x.shape[2:])
+    view = _window.windows(x, c.attrs.window, fill, out)
+    n, groups, rank = x.shape[0], c.attrs.group, len(out)
+    per = x.shape[1] // groups
+    order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
+    parts = []
+    for g in range(groups):
+        patch = np.ascontiguousarray(view[:, g * per:(g + 1) * per].transpose(order)).reshape(n * prod(out), -1)
+        share = w[g * (w.shape[0] // groups):(g + 1) * (w.shape[0] // groups)].reshape(w.shape[0] // groups, -1)
+        parts.append((patch @ share.T).reshape(n, *out, -1))
+    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
+
+
+def work(c: Call) -> Work:
+    """One multiply-accumulate per output and weight of its channel."""
+    return Work(macs=c.y[0].count * prod(c.type(1).shape[1:]), alu=4 * c.y[0].count)
+
+
+def integer(c: Call) -> str:
+    """8-bit activations per tensor, 8-bit constant weights, scale per tensor or per output channel."""
+    x, w, y = c.type(0), c.type(1), c.y[0]
+    if not (x.dtype.is_quantised and w.dtype.is_quantised and y.dtype.is_quantised):
+        return "activations and weights must be 8 bit"
+    if c.constant(1) is None or w.quant is None or x.quant is None or y.quant is None:
+        return "the weights are not constant, or a tensor has no scale"
+    if not x.quant.per_tensor or not y.quant.per_tensor or (len(w.quant.scale) > 1 and w.quant.axis != 0):
+        return "scales must be per tensor for activations, per output channel for weights"
+    return ""
+
+
+def matrix(c: Call, fold_zero: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """(weights [O, KH*KW*C/group] centred, bias [O], with the zero point folded in if asked); checks the accumulator."""
+    w, b = c.constant(1), c.constant(2)
+    if w is None:
+        raise ShapeError("the weights are not constant", node=c.node.name, op="Conv", tensor=c.node.inputs[1])
+    flat = np.moveaxis(w, 1, -1).reshape(w.shape[0], -1)
+    x = c.type(0)
+    if x.quant is None or not x.dtype.is_quantised:
+        return flat, np.zeros(w.shape[0], w.dtype) if b is None else b
+    flat = _tile.centred(flat, _w_quant(c), 0)
+    zero = x.quant.zero[0]
+    bias = _tile.bias_with_zero(flat, b, zero if fold_zero else 0)
+    _tile.check_accumulator(c, flat, bias, x, 0 if fold_zero else zero)
+    return flat, bias.astype(np.int32)
+
+
+def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str, int], **flags: object) -> Spec:
+    """What all convolution kernels have in common."""
+    x = c.type(0)
+    names = _window.constants(c, c.attrs.window) | names
+    finish = _tile.finish(_tile.requant(c, _w_quant(c))) if x.dtype.is_quantised else None
+    return Spec(constants=names, tables=tables, finish=finish,
+                scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags)
+
+
+def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable[[Call], Spec]:
+    """The spec of a kernel that multiplies `pixels` patches (gathered first, or as they lie) by blocks of outputs."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        x, group = c.type(0), c.attrs.group
+        per, block = flat.shape[0] // group, outputs(c)
+        packed = np.concatenate([_tile.pack(flat[g * per:(g + 1) * per], block) for g in range(group)])
+        names = {"GROUPS": group, "GROUP_C": x.shape[1] // group, "GROUP_OUT": per, "DEPTH": flat.shape[1],
+                 "FILL": x.quant.zero[0] if x.quant else 0, "TILE": pixels}
+        scratch = pixels * flat.shape[1] * x.dtype.bytes if gather else 0
+        channel = "(group * GROUP_OUT) + {oc}" if group > 1 else "{oc}"
+        return base_spec(c, scratch, {"w": packed, "b": bias}, names, groups=group,
+                         tile=_tile.tile(pixels, _tile.blocks(per, block), channel, c.y[0].strides[1]))
+    return spec
+
+
+def block_size(c: Call) -> int:
+    """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
+    return 4 if c.type(0).dtype.is_float else 2
+
+
+def is_pointwise(c: Call) -> str:
+    """1x1, one group, no pads, channels adjacent in memory."""
+    w = c.attrs.window
+    if max(w.kernel) > 1 or max(w.pads) > 0 or c.attrs.group > 1:
+        return "the kernel is larger than 1x1, padded or grouped"
+    return "" if c.type(0).strides[1] == 1 else "the channels of a pixel are not adjacent in memory"
+
+
+def is_depthwise(c: Call) -> str:
+    """One input channel a group."""
+    return "" if c.attrs.group == c.type(0).shape[1] and c.attrs.group > 1 else "not one input channel a group"
+
+
+def depthwise_spec(c: Call) -> Spec:
+    """Weights as [KH][KW][O], so that neighbouring channels are neighbours.
+
+    The zero point is subtracted from each element: a window that is cut off at the border has no padding to sum.
+    """
+    flat, bias = matrix(c, fold_zero=False)
+    zero = c.type(0).quant.zero[0] if c.type(0).quant else 0                    # type: ignore[union-attr]
+    names = {"MULT": flat.shape[0] // c.attrs.group}
+    at = index("at", "oc", c.y[0].strides[1])
+    return base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
+                     centre=f" - ({zero})" if zero else "")
+
+
+def has_accumulator(c: Call) -> str:
+    """float32, float64, or 8-bit integers with scales."""
+    x = c.type(0)
+    if x.dtype.is_float or (x.dtype.is_quantised and x.quant is not None):
+        return ""
+    return f"no kernel for {x.dtype}"
+
+
+OP = Op(
+    name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
+    integer=integer, layout="spatial", anchor=True, docs="1-D and 2-D; weights must be constant",
+    kernels=(
+        Kernel("depthwise", depthwise_spec, when=lambda c: has_accumulator(c) or is_depthwise(c)),
+        Kernel("pointwise", tiled(2, block_size, False), when=lambda c: has_accumulator(c) or is_pointwise(c)),
+        Kernel("conv", tiled(2, block_size, True), when=has_accumulator),
+    ),
+)

@@ -1,0 +1,190 @@
+"""Matrix products: Gemm and MatMul, float and 8-bit integer.
+
+One IR operator: y[..., M, N] = alpha * a[..., M, K] @ b[..., K, N] + bias[N], with optional transposes of the last
+two axes. With a constant b it is a dense layer and runs on the same matrix core as a pointwise convolution.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from fuse2c.errors import ShapeError
+from fuse2c.ir.types import Quant, TensorType
+from fuse2c.ops import _tile
+from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Attrs:
+    """Which operands are read transposed."""
+
+    trans_a: bool = False
+    trans_b: bool = False
+
+
+def from_matmul(src: Source) -> None:
+    """MatMul."""
+    src.node("MatMul", Attrs())
+
+
+def from_gemm(src: Source) -> None:
+    """Gemm: alpha, beta and a bias that is not a vector become multiplications and an addition of their own."""
+    alpha, beta = src.attrs.get("alpha", 1.0), src.attrs.get("beta", 1.0)
+    attrs = Attrs(bool(src.attrs.get("transA", 0)), bool(src.attrs.get("transB", 0)))
+    y = src.outputs[0]
+    inputs, dtype = src.inputs[:2], src.graph.type(src.inputs[0]).dtype
+    if alpha != 1.0:
+        factor = src.graph.constant(f"{src.name}.alpha", np.asarray(alpha, dtype.numpy))
+        scaled = src.graph.temporary(f"{y}.scaled")
+        src.node("Mul", _no_attrs(), (inputs[0], factor), (scaled,))
+        inputs = (scaled, inputs[1])
+    if not src.has(2) or beta == 0.0:
+        src.node("MatMul", attrs, inputs)
+        return
+    bias = src.inputs[2]
+    if beta != 1.0:
+        factor = src.graph.constant(f"{src.name}.beta", np.asarray(beta, dtype.numpy))
+        bias = src.graph.temporary(f"{y}.bias")
+        src.node("Mul", _no_attrs(), (src.inputs[2], factor), (bias,))
+    columns = src.graph.type(inputs[1]).shape[0 if attrs.trans_b else 1]
+    if src.graph.type(bias).shape == (columns,):
+        src.node("MatMul", attrs, (*inputs, bias))
+        return
+    product = src.graph.temporary(f"{y}.product")
+    src.node("MatMul", attrs, inputs, (product,))
+    src.node("Add", _no_attrs(), (product, bias))
+
+
+def _no_attrs() -> object:
+    from fuse2c.ops.elementwise import Attrs as Elementwise
+    return Elementwise()
+
+
+def infer(c: Call) -> list[TensorType]:
+    """numpy's matmul rules."""
+    a, b = _turned(c.type(0).shape, c.attrs.trans_a), _turned(c.type(1).shape, c.attrs.trans_b)
+    if not a or not b:
+        raise ShapeError("a scalar in a matrix product", node=c.node.name, op="MatMul")
+    k = b[-2] if len(b) > 1 else b[0]
+    if a[-1] != k:
+        raise ShapeError(f"inner dimensions differ: {a} x {b}", node=c.node.name, op="MatMul",
+                         hint="do the shapes bound by --dim fit together?")
+    batch = np.broadcast_shapes(a[:-2], b[:-2])
+    return [TensorType(c.type(0).dtype, (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))]
+
+
+def _turned(shape: tuple[int, ...], transposed: bool) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2]) if transposed and len(shape) > 1 else shape
+
+
+def reference(c: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> list[np.ndarray]:
+    """Exact for integers; float32 sums in float32."""
+    a = np.swapaxes(a, -1, -2) if c.attrs.trans_a else a
+    b = np.swapaxes(b, -1, -2) if c.attrs.trans_b else b
+    quant = c.type(0).quant if c.type(0).dtype.is_quantised else None
+    if quant is None:
+        y = np.matmul(a, b)
+        return [y if bias is None else y + bias]
+    w = _tile.centred(b, _w_quant(c), b.ndim - 1)
+    acc = np.matmul(a.astype(np.float64) - quant.zero[0], w.astype(np.float64)).astype(np.int64)
+    y = _tile.requant(c, _w_quant(c))(acc + (0 if bias is None else bias.astype(np.int64)))
+    return [y.astype(c.y[0].dtype.numpy)]
+
+
+def _w_quant(c: Call) -> Quant:
+    quant = c.type(1).quant
+    assert quant is not None
+    return quant
+
+
+def work(c: Call) -> Work:
+    """M * N * K."""
+    return Work(macs=c.y[0].count * _turned(c.type(0).shape, c.attrs.trans_a)[-1], alu=4 * c.y[0].count)
+
+
+def integer(c: Call) -> str:
+    """8-bit activations per tensor; constant 8-bit weights [K,N], per tensor or per column."""
+    a, b, y = c.type(0), c.type(1), c.y[0]
+    if not (a.dtype.is_quantised and b.dtype.is_quantised and y.dtype.is_quantised):
+        return "activations and weights must be 8 bit"
+    if c.constant(1) is None or b.quant is None or a.quant is None or y.quant is None:
+        return "the weights are not constant, or a tensor has no scale"
+    if not a.quant.per_tensor or not y.quant.per_tensor:
+        return "activations must have one scale"
+    column = 0 if c.attrs.trans_b else len(b.shape) - 1
+    return "" if b.quant.per_tensor or b.quant.axis == column else "weight scales must be per column"
+
+
+def dense_when(c: Call) -> str:
+    """A constant matrix on the right, rows adjacent in memory on the left."""
+    a = c.type(0)
+    if c.constant(1) is None or len(c.type(1).shape) != 2 or c.attrs.trans_a:
+        return "the right operand is not a constant matrix"
+    if c.has(2) and c.constant(2) is None:
+        return "the bias is not constant"
+    if not (a.dtype.is_float or (a.dtype.is_quantised and a.quant)):
+        return f"no kernel for {a.dtype}"
+    return ""
+
+
+def dense_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    b, a = c.constant(1), c.type(0)
+    assert b is not None
+    flat = b if c.attrs.trans_b else b.T                # [N, K]
+    bias = c.constant(2)
+    finish = None
+    if a.quant is not None and a.dtype.is_quantised:
+        quant = _w_quant(c)
+        flat = _tile.centred(flat, replace(quant, axis=0), 0)
+        folded = _tile.bias_with_zero(flat, bias, a.quant.zero[0])
+        _tile.check_accumulator(c, flat, folded, a)
+        finish, packed_bias = _tile.finish(_tile.requant(c, quant)), folded.astype(np.int32)
+    else:
+        packed_bias = np.zeros(flat.shape[0], flat.dtype) if bias is None else bias
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = a.count // depth
+    tile, block = (1, 4) if rows == 1 else (2, 4 if a.dtype.is_float else 2)
+    names = {"OUT_H": rows, "OUT_W": 1, "DEPTH": depth, "GROUP_OUT": columns, "TILE": tile, "STRIDE_H": 1,
+             "STRIDE_W": 1, "X_SH": depth, "X_SW": 0, "Y_SH": columns, "Y_SW": 0, "Y_SC": 1}
+    return Spec(constants=names, tables={"w": _tile.pack(flat, block), "b": packed_bias}, finish=finish,
+                rows=rows,
+                flags={"tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
+
+
+def general_spec(c: Call) -> Spec:
+    """Both operands in memory, batches broadcast: one offset a batch and operand."""
+    a, b, y = c.type(0), c.type(1), c.y[0]
+    sa, sb = _turned(a.shape, c.attrs.trans_a), _turned(b.shape, c.attrs.trans_b)
+    m, n = (sa[-2] if len(sa) > 1 else 1), (sb[-1] if len(sb) > 1 else 1)
+    k = sa[-1]
+    batch = y.shape[:len(y.shape) - (len(sa) > 1) - (len(sb) > 1)]
+    count = prod(batch)
+
+    def offsets(shape: tuple[int, ...], size: int) -> np.ndarray:
+        own = np.arange(prod(shape)).reshape(shape) * size
+        return np.broadcast_to(own, batch).reshape(-1).astype(np.int32)
+    names = {"BATCH": count, "M": m, "N": n, "K": k,
+             "A_SM": 1 if c.attrs.trans_a else k, "A_SK": m if c.attrs.trans_a else 1,
+             "B_SK": 1 if c.attrs.trans_b else n, "B_SN": k if c.attrs.trans_b else 1}
+    tables = {"a_at": offsets(a.shape[:-2], m * k), "w_at": offsets(b.shape[:-2], k * n)}
+    constants = {port: c.constant(i) for port, i in (("w", 1), ("b", 2)) if c.constant(i) is not None}
+    tables |= {port: value.reshape(-1) for port, value in constants.items() if value is not None}
+    return Spec(constants=names, tables=tables, by_rows=False,
+                flags={"start": "{b}[col]" if c.has(2) else "0", "store": _tile.Store("acc", "col", "at")})
+
+
+def general_when(c: Call) -> str:
+    """Floats, or plain integers with numpy's wrap-around left to the operands' ranges."""
+    if not c.type(0).dtype.is_float:
+        return f"no kernel for {c.type(0).dtype} with a variable right operand"
+    return ""
+
+
+OP = Op(
+    name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
+    reference=reference, work=work, integer=integer, layout="row-major", anchor=True,
+    kernels=(Kernel("pointwise", dense_spec, when=dense_when), Kernel("matmul", general_spec, when=general_when)),
+)

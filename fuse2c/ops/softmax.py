@@ -1,0 +1,117 @@
+"""Softmax over one axis (opset 13) or over all axes from one on (before); float and 8-bit integer.
+
+Integer: exp(s * (x - max)) comes from a table of 256 entries in Q(K); the sum is divided out once a row by a
+division of constant length, so that the kernel takes one path for all inputs.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from fuse2c.ir.types import TensorType
+from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops.movement import Shape
+
+EXP_BITS = 23           # K at most: entries of the exponential table are at most 2**K
+SUM_BITS = 31           # the sum of a row stays below 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Attrs:
+    """The axis over which the outputs sum to one."""
+
+    axis: int
+
+
+def from_onnx(src: Source) -> None:
+    """Softmax."""
+    shape = src.graph.type(src.inputs[0]).shape
+    axis = src.attrs.get("axis", -1 if src.opset >= 13 else 1) % max(len(shape), 1)
+    if src.opset >= 13 or axis == len(shape) - 1:
+        src.node("Softmax", Attrs(axis))
+        return
+    flat, soft = (src.graph.temporary(f"{src.outputs[0]}.{part}") for part in ("flat", "soft"))
+    src.node("Reshape", Shape((prod(shape[:axis]), prod(shape[axis:]))), src.inputs, (flat,))
+    src.node("Softmax", Attrs(1), (flat,), (soft,))
+    src.node("Reshape", Shape(shape), (soft,))
+
+
+def infer(c: Call) -> list[TensorType]:
+    """The shape of x."""
+    return [TensorType(c.type(0).dtype, c.type(0).shape)]
+
+
+def exp_bits(n: int) -> int:
+    """K for rows of n elements."""
+    return min(EXP_BITS, SUM_BITS - 1 - max(n - 1, 1).bit_length())
+
+
+def exp_table(scale: float, n: int) -> np.ndarray:
+    """exp(-scale * d) in Q(K) for d = 0..255, uint32."""
+    return np.rint(np.exp(-scale * np.arange(256.0)) * 2.0 ** exp_bits(n)).astype(np.uint32)
+
+
+def numerator(scale: float, n: int) -> tuple[int, int]:
+    """(value, T): value = round(2**T / scale) * 2**K, T such that the first factor lies in [2**29, 2**30]."""
+    t = 30 - math.ceil(math.log2(1.0 / scale))
+    return round(2.0 ** t / scale) << exp_bits(n), t
+
+
+def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
+    """Floats as defined; integers as the module says."""
+    axis, t, y = c.attrs.axis, c.type(0), c.y[0]
+    top = x.max(axis=axis, keepdims=True)
+    if t.quant is None or not t.dtype.is_quantised:
+        e = np.exp(x - top)
+        return [(e / e.sum(axis=axis, keepdims=True, dtype=x.dtype)).astype(x.dtype)]
+    assert y.quant is not None
+    n = x.shape[axis]
+    e = exp_table(t.quant.scale[0], n)[top.astype(np.int32) - x].astype(np.int64)
+    value, shift = numerator(y.quant.scale[0], n)
+    inverse = value // e.sum(axis=axis, keepdims=True)
+    bits = exp_bits(n) + shift
+    stored = ((e * inverse + (1 << (bits - 1))) >> bits) + y.quant.zero[0]
+    return [np.clip(stored, *y.dtype.range).astype(y.dtype.numpy)]
+
+
+def work(c: Call) -> Work:
+    """An exponential, a sum and a product an element."""
+    return Work(alu=12 * c.y[0].count)
+
+
+def integer(c: Call) -> str:
+    """One scale per tensor, rows of at most 2**16 elements, output scale at most 1."""
+    x, y = c.type(0), c.y[0]
+    if not (x.dtype.is_quantised and y.dtype.is_quantised and x.quant and y.quant
+            and x.quant.per_tensor and y.quant.per_tensor):
+        return "all tensors must be 8 bit with one scale"
+    if x.shape[c.attrs.axis] > 1 << 16:
+        return "the row is longer than 65536"
+    return "" if 2.0 ** -16 <= y.quant.scale[0] <= 1.0 else f"output scale {y.quant.scale[0]:.3g}"
+
+
+def spec(c: Call) -> Spec:
+    """Rows of LENGTH elements STEP apart; the axis splits the rest into OUTER and INNER."""
+    x, y, axis = c.type(0), c.y[0], c.attrs.axis
+    names = {"OUTER": prod(x.shape[:axis]), "LENGTH": x.shape[axis], "STEP": prod(x.shape[axis + 1:])}
+    if x.dtype.is_float:
+        return Spec(names, by_rows=False)
+    assert x.quant is not None and y.quant is not None
+    value, shift = numerator(y.quant.scale[0], names["LENGTH"])
+    names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": y.quant.zero[0], "LOW": y.dtype.range[0],
+              "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0]}
+    return Spec(names, {"exp": exp_table(x.quant.scale[0], names["LENGTH"])}, by_rows=False,
+                flags={"numerator": value})
+
+
+def float_when(c: Call) -> str:
+    """float32."""
+    return "" if c.type(0).dtype == "float32" else f"no kernel for {c.type(0).dtype}"
+
+
+OP = Op(name="Softmax", onnx={"Softmax": from_onnx}, infer=infer, reference=reference, work=work, integer=integer,
+        layout="row-major",
+        kernels=(Kernel("softmax_f32", spec, when=float_when), Kernel("softmax_s8", spec, when=integer)))

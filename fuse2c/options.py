@@ -1,0 +1,32 @@
+"""What a user may ask of a compilation: one object, filled by the API and by the command line alike."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuse2c.errors import PlanError
+
+CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float")}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `build`, `check` and `bench`; the defaults are the command line's.
+
+    dims: values for symbolic dimensions. ram, flash: limits in bytes instead of the target's. name: C prefix,
+    default from the file name.
+    """
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    arena: str = "static"
+    io: str = "model"
+    requant: str = "fixed"
+    fuse: bool = True
+    ram: int | None = None
+    flash: int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        for key, allowed in CHOICES.items():
+            if getattr(self, key) not in allowed:
+                raise PlanError(f"{key} is {getattr(self, key)!r}", hint=f"one of {', '.join(allowed)}")

@@ -1,0 +1,67 @@
+"""Apply the folds until none applies: structure first, then quantisation, then constants, then weights."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fuse2c.errors import InternalError
+from fuse2c.fusion import folds, quantise
+from fuse2c.fusion.dsl import Fold, Rewrite, find
+from fuse2c.ir.graph import Graph, Node
+from fuse2c.plan import Decision, Plan
+
+ROUNDS = 10_000     # rewrites of one model: a rule that undoes another's work would never end
+
+
+def run(plan: Plan) -> Plan:
+    """All folds; with --no-fuse only constants are computed."""
+    g, log = plan.graph, list[Decision]()
+    if plan.options.fuse:
+        g = exhaust(g, folds.STRUCTURE, log)
+        g = exhaust(quantise.propagate_quant(g), quantise.rules() + folds.STRUCTURE, log)
+    g = exhaust(g.pruned(), (folds.constants(),), log)
+    if plan.options.fuse:
+        g = exhaust(g, folds.WEIGHTS + folds.STRUCTURE, log)
+    return replace(plan, graph=g.pruned(), decisions=plan.decisions + tuple(log))
+
+
+def exhaust(g: Graph, rules: Sequence[Fold], log: list[Decision]) -> Graph:
+    """Apply the rules until none matches; refusals are logged once."""
+    refused: set[str] = set()
+    for _ in range(ROUNDS):
+        done = _first(g, rules, log, refused)
+        if done is None:
+            return g
+        g = done
+    raise InternalError(f"the folds {', '.join(r.name for r in rules)} do not come to an end")
+
+
+def _first(g: Graph, rules: Sequence[Fold], log: list[Decision], refused: set[str]) -> Graph | None:
+    """The graph after one sweep of the first rule that applies anywhere; None if no rule applies."""
+    for rule in rules:
+        changed, position = False, 0
+        while position < len(g.nodes):
+            rewrite = _rewrite(g, rule, g.nodes[position], log, refused)
+            if rewrite is None:
+                position += 1
+                continue
+            g, before = rewrite.apply(g), len(g.nodes)
+            position = max(0, position - max(0, before - len(g.nodes)))
+            changed = True
+        if changed:
+            return g
+    return None
+
+
+def _rewrite(g: Graph, rule: Fold, root: Node, log: list[Decision], refused: set[str]) -> Rewrite | None:
+    """The first match at `root` that the rule accepts; refusals are logged once, constants not at all."""
+    for m in find(g, root, rule.match):
+        subject = f"{rule.name} at {' > '.join(n.name for n in m.values())}"
+        result = rule.rewrite(g, m)
+        taken = isinstance(result, Rewrite)
+        if rule.name != "constant" and (taken or subject not in refused):
+            refused.add(subject)
+            log.append(Decision("fold", subject, taken, rule.pays if isinstance(result, Rewrite) else result))
+        if isinstance(result, Rewrite):
+            return result
+    return None

@@ -1,0 +1,134 @@
+"""One storage order for each tensor; movements that then move nothing become views.
+
+Graph inputs and outputs are row-major, as the caller has them. Spatial operators write channels last (any kernel can
+write any order, so an output of the model is written as the caller wants it). Elementwise operators keep the order
+of their operand. A copy is inserted only where a kernel needs row-major input and does not find it.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.ir.types import TensorType
+from fuse2c.ops import all_ops
+from fuse2c.ops.base import bind
+from fuse2c.ops.movement import Shape
+from fuse2c.plan import Decision, Plan
+
+
+def run(plan: Plan) -> Plan:
+    """Orders, views, and copies where nothing else helps."""
+    state = _State(plan.graph)
+    for node in plan.graph.nodes:
+        state.visit(node)
+    graph = replace(plan.graph, nodes=tuple(state.nodes), tensors=state.tensors)
+    return replace(plan, graph=graph, views=state.views, decisions=plan.decisions + tuple(state.log))
+
+
+class _State:
+    """The graph under reconstruction."""
+
+    def __init__(self, g: Graph) -> None:
+        self.g, self.tensors = g, dict(g.tensors)
+        self.nodes: list[Node] = []
+        self.views: dict[str, str] = {}
+        self.log: list[Decision] = []
+        self.claimed: set[str] = set(g.inputs) | set(g.outputs)     # roots whose bytes belong to the caller
+
+    def visit(self, node: Node) -> None:
+        """Choose the orders of a node's outputs."""
+        kind = all_ops()[node.op].layout
+        if kind == "row-major":
+            node = replace(node, inputs=tuple(self.row_major(t) if t else t for t in node.inputs))
+        for y in node.outputs:
+            fixed = y in self.g.outputs
+            if kind == "view" and self.as_view(node, y):
+                continue
+            if not fixed:
+                self.set_order(y, self.order(node, kind, y))
+        self.nodes.append(node)
+
+    def order(self, node: Node, kind: str, y: str) -> tuple[int, ...]:
+        """The order in which a tensor that nobody else constrains is written."""
+        rank = len(self.type(y).shape)
+        if kind == "spatial":
+            return (0, *range(2, rank), 1)
+        if kind in ("same", "strided"):
+            like = [self.type(t) for t in node.inputs if t and self.tensors[t].data is None
+                    and len(self.type(t).shape) == rank]
+            if like:
+                return max(like, key=lambda t: t.count).order
+        return ()
+
+    def as_view(self, node: Node, y: str) -> bool:
+        """Make y share its input's bytes, if its elements lie there in some storage order of y."""
+        x = node.inputs[0]
+        order = view_order(bind(replace(self.g, tensors=self.tensors), node).type(0), self.type(y), node)
+        if order is None or self.tensors[x].data is not None:
+            return False
+        fixed = y in self.g.outputs
+        seen = replace(self.type(y), order=order)
+        if fixed and (self.root(x) in self.claimed or seen.memory_axes != replace(seen, order=()).memory_axes):
+            return False
+        self.set_order(y, () if fixed else order)
+        self.views[y] = x
+        if fixed:
+            self.claimed.add(self.root(x))
+        self.log.append(Decision("layout", f"{node.op} {node.name}", True, "a view: nothing is moved"))
+        return True
+
+    def row_major(self, t: str) -> str:
+        """The tensor itself if it lies in row-major order, else a copy that does."""
+        own = self.type(t)
+        if self.tensors[t].data is not None or own.memory_axes == replace(own, order=()).memory_axes:
+            return t
+        name = replace(self.g, tensors=self.tensors).fresh(f"{t}.rows")
+        self.tensors[name] = Tensor(name, replace(own, order=()))
+        self.nodes.append(Node(name, "Reshape", (t,), (name,), Shape(own.shape)))
+        self.log.append(Decision("layout", f"copy of {t}", True, "its reader needs row-major order"))
+        return name
+
+    def root(self, t: str) -> str:
+        """The tensor that owns the bytes of `t`."""
+        while t in self.views:
+            t = self.views[t]
+        return t
+
+    def type(self, t: str) -> TensorType:
+        """The type as decided so far."""
+        return self.tensors[t].type
+
+    def set_order(self, t: str, order: tuple[int, ...]) -> None:
+        """Decide a tensor's order."""
+        self.tensors[t] = replace(self.tensors[t], type=replace(self.type(t), order=order))
+
+
+def view_order(x: TensorType, y: TensorType, node: Node) -> tuple[int, ...] | None:
+    """The storage order of y in which it has the same bytes as x, or None.
+
+    Decided on axis strides alone: Transpose permutes them, Reshape must split and merge axes that are neighbours.
+    """
+    if node.op == "Transpose":
+        perm = node.attrs.perm                                                              # type: ignore[attr-defined]
+        return tuple(perm.index(axis) for axis in x.storage)
+    strides = _reshaped_strides(x, y.shape)
+    if strides is None:
+        return None
+    return tuple(sorted(range(len(y.shape)), key=lambda axis: (-strides[axis], y.shape[axis] != 1, axis)))
+
+
+def _reshaped_strides(x: TensorType, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides of a reshape that moves nothing, found by numpy on an array without data; None if it must copy."""
+    view = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), x.shape, x.strides)
+    if x.count == 0:
+        return None
+    try:
+        probe = view.view()
+        probe.shape = shape
+    except AttributeError:
+        return None
+    return probe.strides
+
+

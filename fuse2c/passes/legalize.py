@@ -1,0 +1,93 @@
+"""Inputs and outputs as the user wants them (--io), and a graph without dead code.
+
+The importer has already refused, all at once, every node that is no operator of ours.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fuse2c.errors import PlanError
+from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.ir.types import DType, Quant, TensorType
+from fuse2c.ops.elementwise import Attrs
+from fuse2c.plan import Plan
+
+
+def run(plan: Plan) -> Plan:
+    """Apply --io, drop dead code, keep the graph as the model's own meaning."""
+    g = plan.graph
+    if plan.options.io == "int8":
+        g = _stored_outputs(_stored_inputs(g))
+    elif plan.options.io == "float":
+        g = _real_outputs(_real_inputs(g))
+    g = g.pruned()
+    return replace(plan, graph=g, source=g)
+
+
+def _stored_inputs(g: Graph) -> Graph:
+    """Drop the QuantizeLinear behind each float input: the firmware then gives stored values."""
+    for name in g.inputs:
+        user = g.only_user(name)
+        if g.type(name).dtype.is_float:
+            if user is None or user.op != "QuantizeLinear":
+                raise PlanError("--io int8: a float input is not quantised by the model", tensor=name,
+                                hint="quantise the model, or use --io model")
+            t = g.type(user.outputs[0])
+            g = replace(g, nodes=tuple(n for n in g.nodes if n is not user)).rename({user.outputs[0]: name})
+            g = g.retype({name: t})
+    return g
+
+
+def _stored_outputs(g: Graph) -> Graph:
+    """Drop the DequantizeLinear before each float output."""
+    for name in g.outputs:
+        dq = g.producer(name)
+        if g.type(name).dtype.is_float:
+            if dq is None or dq.op != "DequantizeLinear":
+                raise PlanError("--io int8: a float output is not dequantised by the model", tensor=name,
+                                hint="quantise the model, or use --io model")
+            stored = dq.inputs[0]
+            if stored in g.outputs or stored in g.inputs or g.data(stored) is not None:
+                raise PlanError("--io int8: two outputs share one stored tensor", tensor=name)
+            t = g.type(stored)
+            g = replace(g, nodes=tuple(n for n in g.nodes if n is not dq)).rename({stored: name}).retype({name: t})
+    return g
+
+
+def _real_inputs(g: Graph) -> Graph:
+    """A QuantizeLinear behind each stored input."""
+    for name in g.inputs:
+        t = g.type(name)
+        quant = t.quant or next((g.type(d.inputs[0]).quant for d in g.users(name)), None)
+        if t.dtype.is_float or quant is None:
+            continue
+        stored = Tensor(g.fresh(f"{name}.stored"), replace(t, quant=quant))
+        nodes = tuple(replace(n, inputs=tuple(stored.name if i == name else i for i in n.inputs)) for n in g.nodes)
+        node, constants = _node(g, "QuantizeLinear", f"{name}.quantise", name, stored.name, quant, t.dtype)
+        tensors = {**g.tensors, name: Tensor(name, TensorType(DType.F32, t.shape)), stored.name: stored, **constants}
+        g = replace(g, nodes=(node, *nodes), tensors=tensors)
+    return g
+
+
+def _real_outputs(g: Graph) -> Graph:
+    """A DequantizeLinear before each stored output."""
+    for name in g.outputs:
+        t = g.type(name)
+        if t.dtype.is_float or t.quant is None or name in g.inputs:
+            continue
+        stored = Tensor(g.fresh(f"{name}.stored"), t)
+        inner = {name: stored.name}
+        nodes = g.rename(inner).nodes
+        node, constants = _node(g, "DequantizeLinear", f"{name}.dequantise", stored.name, name, t.quant, t.dtype)
+        tensors = {**g.tensors, name: Tensor(name, TensorType(DType.F32, t.shape)), stored.name: stored, **constants}
+        g = replace(g, nodes=(*nodes, node), tensors=tensors)
+    return g
+
+
+def _node(g: Graph, op: str, name: str, x: str, y: str, quant: Quant, stored: DType) -> tuple[Node, dict[str, Tensor]]:
+    scale = Tensor(g.fresh(f"{name}.scale"), TensorType(DType.F32, ()), np.float32(quant.scale[0]).reshape(()))
+    zero = Tensor(g.fresh(f"{name}.zero"), TensorType(DType.I32, ()), np.int32(quant.zero[0]).reshape(()))
+    node = Node(name, op, (x, scale.name, zero.name), (y,), Attrs(), origin=(name,))
+    return node, {scale.name: scale, zero.name: zero}

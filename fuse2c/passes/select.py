@@ -1,0 +1,56 @@
+"""A kernel for every node: the most special one that applies. Refusals are decisions."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuse2c.errors import NoKernel
+from fuse2c.ir.graph import Graph, Node
+from fuse2c.ops import all_ops
+from fuse2c.ops.base import Call, Kernel, Work, bind
+from fuse2c.plan import Decision, Plan, Step
+from fuse2c.target import Target
+
+
+def run(plan: Plan) -> Plan:
+    """Steps in graph order; views have none."""
+    steps, log = [], list[Decision]()
+    for node in plan.graph.nodes:
+        if all(t in plan.views for t in node.outputs):
+            continue
+        kernel = _choose(plan, node, log)
+        call = anchor_call(plan.graph, node)
+        steps.append(Step(node, kernel, kernel.spec(call), "", total_work(plan.graph, node)))
+    return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
+
+
+def anchor_call(g: Graph, node: Node) -> Call:
+    """The call that the kernel serves: the first node of the body, writing in the order of the last."""
+    call = bind(g, node.parts[0])
+    final = tuple(replace(t, order=g.type(node.outputs[0]).order) for t in call.y)
+    return replace(call, y=final)
+
+
+def _choose(plan: Plan, node: Node, log: list[Decision]) -> Kernel:
+    call, op = anchor_call(plan.graph, node), all_ops()[node.op]
+    refusals = []
+    for kernel in op.kernels:
+        why = refuse(kernel, plan.target, call)
+        if not why:
+            log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
+            return kernel
+        refusals.append(f"{kernel.name}: {why}")
+        log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
+    raise NoKernel(f"no kernel runs this node on {plan.target.name}", node=node.name, op=node.op,
+                   detail=tuple(refusals), hint="float32 and int8/uint8 with scales are supported")
+
+
+def refuse(kernel: Kernel, target: Target, call: Call) -> str:
+    """Why a kernel cannot serve a call on a target; empty if it can."""
+    missing = sorted(kernel.needs - set(target.processor.features))
+    return f"the core lacks {', '.join(missing)}" if missing else kernel.when(call)
+
+
+def total_work(g: Graph, node: Node) -> Work:
+    """A fused node does the arithmetic of its body."""
+    parts = [all_ops()[n.op].work(bind(g, n)) for n in node.parts]
+    return Work(sum(p.macs for p in parts), sum(p.alu for p in parts))

@@ -1,0 +1,51 @@
+"""The compiler, in order. Each row takes a plan and returns a new one."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuse2c.errors import Fuse2cError, InternalError
+from fuse2c.ir.verify import verify
+from fuse2c.passes import fold, fuse, layout, legalize, order, place, select
+from fuse2c.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One stage, and what holds after it."""
+
+    name: str
+    run: Callable[[Plan], Plan]
+    what: str
+
+
+PIPELINE = (
+    Pass("legalize", legalize.run, "inputs and outputs are as the caller has them"),
+    Pass("fold", fold.run, "what is constant is computed, quantised operators are integer operators"),
+    Pass("layout", layout.run, "one storage order for each tensor, views where nothing moves"),
+    Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
+    Pass("select", select.run, "a kernel for every node"),
+    Pass("order", order.run, "an order with a low memory peak"),
+    Pass("place", place.run, "an address for every intermediate"),
+)
+
+
+def compile_plan(plan: Plan, dump_after: tuple[str, ...] = (), dump_to: Path | None = None) -> Plan:
+    """Run all passes. An exception that is no user's error leaves with the pass's name."""
+    for i, stage in enumerate(PIPELINE):
+        try:
+            plan = stage.run(plan)
+            verify(plan.graph)
+        except Fuse2cError:
+            raise
+        except Exception as e:
+            raise InternalError(f"pass {stage.name}: {type(e).__name__}: {e}",
+                                hint="this is a bug in fuse2c; run again with --debug and report it") from e
+        if stage.name in dump_after or "all" in dump_after:
+            text = f"# after {stage.name}: {stage.what}\n{plan.text()}"
+            if dump_to is None:
+                print(text)
+            else:
+                (dump_to / f"{i:02}-{stage.name}.txt").write_text(text, encoding="utf-8")
+    return plan

@@ -1,0 +1,106 @@
+"""The plan: everything decided about a model on a target. C and reports are printed from it."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from fuse2c.ir.graph import Graph, Node
+from fuse2c.ir.text import dump
+from fuse2c.ops.base import Kernel, Spec, Work
+from fuse2c.options import Options
+from fuse2c.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A choice, and why."""
+
+    stage: str
+    subject: str
+    taken: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call. `function` is its C name; `tables` says which constant each table of the spec became."""
+
+    node: Node
+    kernel: Kernel
+    spec: Spec
+    function: str
+    work: Work
+
+    @property
+    def launches(self) -> int:
+        """Kernel calls in one inference."""
+        return self.spec.images
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor (or a step's scratch) lies while steps first..last run."""
+
+    name: str
+    offset: int         # bytes from the start of the arena
+    size: int           # bytes
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Graph, target and options on the way from model to C; passes fill in the rest."""
+
+    graph: Graph
+    target: Target
+    options: Options = field(default_factory=Options)
+    steps: tuple[Step, ...] = ()
+    places: tuple[Place, ...] = ()
+    views: dict[str, str] = field(default_factory=dict)     # tensor -> the tensor whose bytes it shares
+    decisions: tuple[Decision, ...] = ()
+    source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
+
+    def decide(self, stage: str, *rows: tuple[str, bool, str]) -> Plan:
+        """The same plan with more decisions."""
+        return replace(self, decisions=self.decisions + tuple(Decision(stage, *row) for row in rows))
+
+    def root(self, tensor: str) -> str:
+        """The tensor that owns the bytes of `tensor`."""
+        while tensor in self.views:
+            tensor = self.views[tensor]
+        return tensor
+
+    @property
+    def arena_bytes(self) -> int:
+        """Size of the arena."""
+        return max((p.offset + p.size for p in self.places), default=0)
+
+    @property
+    def launches(self) -> int:
+        """Kernel calls in one inference."""
+        return sum(s.launches for s in self.steps)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates in one inference."""
+        return sum(s.work.macs for s in self.steps)
+
+    @property
+    def intermediate_bytes(self) -> int:
+        """Bytes of all tensors that one kernel writes and another reads."""
+        outputs = {self.root(t) for t in self.graph.outputs} | set(self.graph.outputs)
+        return sum(self.graph.type(t).bytes for s in self.steps for t in s.node.outputs if t not in outputs)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all constant tables."""
+        return sum(a.nbytes for s in self.steps for a in s.spec.tables.values())
+
+    def text(self) -> str:
+        """A stable dump: graph, steps, places, decisions."""
+        out = [dump(self.graph)]
+        out += [f"step {i}: {s.function} = {s.kernel.name}, {s.work.macs} MAC" for i, s in enumerate(self.steps)]
+        out += [f"view {t} = {owner}" for t, owner in self.views.items()]
+        out += [f"arena+{p.offset} {p.size} B [{p.first},{p.last}] {p.name}" for p in self.places]
+        out += [f"{'+' if d.taken else '-'} {d.stage}: {d.subject}: {d.reason}" for d in self.decisions]
+        return "\n".join(out) + "\n"

@@ -1,0 +1,37 @@
+/** @file f2c_config.h  Everything that depends on the compiler; no other file has an #if of that kind. */
+#ifndef F2C_CONFIG_H
+#define F2C_CONFIG_H
+
+/** F2C_ALIGN(n): a constant or buffer starts at a multiple of n bytes. */
+#if defined(__GNUC__)
+#define F2C_ALIGN(n) __attribute__((aligned(n)))
+#else
+#define F2C_ALIGN(n)
+#endif
+
+/** F2C_UNROLL: the next loop is short and hot; unroll it by four. */
+#if defined(__clang__)
+#define F2C_UNROLL _Pragma("clang loop unroll_count(4)")
+#elif defined(__GNUC__)
+#define F2C_UNROLL _Pragma("GCC unroll 4")
+#else
+#define F2C_UNROLL
+#endif
+
+/** F2C_INFINITY, F2C_NAN: float constants, without a library. */
+#if defined(__GNUC__)
+#define F2C_INFINITY __builtin_inff()
+#define F2C_NAN __builtin_nanf("")
+#else
+#include <math.h>
+#define F2C_INFINITY INFINITY
+#define F2C_NAN NAN
+#endif
+
+/* A product and a sum round twice, as in the reference: never contracted to a fused multiply-add by clang.
+ * gcc does not contract under -std=c99; under -std=gnu* give -ffp-contract=off. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#endif /* F2C_CONFIG_H */

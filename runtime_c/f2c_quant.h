@@ -1,0 +1,87 @@
+/** @file f2c_quant.h  The integer arithmetic of quantised models; the same as in fuse2c/quant.py.
+ *
+ * A right shift of a negative number is arithmetic here: implementation-defined in C99, and so in every compiler
+ * that this code supports (gcc, clang, armclang, IAR).
+ */
+#ifndef F2C_QUANT_H
+#define F2C_QUANT_H
+
+#include <stdint.h>
+
+#include "f2c_config.h"
+
+/** v limited to low..high. */
+static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
+{
+    const int32_t least = (v < low) ? low : v;
+    return (least > high) ? high : least;
+}
+
+/** ((acc * mult) >> (32 + shift)) rounded half up, plus a zero point.
+ *  offset = (zero << shift) + (1 << (shift - 1)); shift 1..22; mult 0..2^31-1. */
+static inline int32_t f2c_requant(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
+{
+    const int32_t high = (int32_t)(((int64_t)acc * mult) >> 32);
+    return (high + offset) >> shift;
+}
+
+/** The same for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */
+static inline int32_t f2c_requant_wide(int32_t acc, int32_t mult, int32_t shift, int32_t zero, int32_t low,
+                                       int32_t high)
+{
+    const int64_t half = (int64_t)1 << (shift - 1);
+    const int64_t v = ((((int64_t)acc * mult) + half) >> shift) + zero;
+    const int64_t least = (v < low) ? low : v;
+    return (int32_t)((least > high) ? high : least);
+}
+
+/** Nearest integer, half to even, of |v| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits. */
+static inline int32_t f2c_rint(float v)
+{
+    union { float f; int32_t i; } bits;
+    bits.f = v + 12582912.0f;
+    return bits.i - 0x4B400000;
+}
+
+/** v limited to low..high and rounded half to even; NaN gives low. */
+static inline int32_t f2c_round_clamped(float v, int32_t low, int32_t high)
+{
+    const float least = (v > (float)low) ? v : (float)low;
+    return f2c_rint((least < (float)high) ? least : (float)high);
+}
+
+/** acc * scale rounded half to even and limited to low..high; the caller adds the zero point. */
+static inline int32_t f2c_requant_float(int32_t acc, float scale, int32_t low, int32_t high)
+{
+    return f2c_round_clamped((float)acc * scale, low, high);
+}
+
+/** a * scale_a + b * scale_b rounded half to even and limited to low..high; the caller adds the zero point. */
+static inline int32_t f2c_add_float(int32_t a, int32_t b, float scale_a, float scale_b, int32_t low, int32_t high)
+{
+    const float x = (float)a * scale_a;
+    const float y = (float)b * scale_b;
+    return f2c_round_clamped(x + y, low, high);
+}
+
+/** QuantizeLinear: v / scale rounded half to even, plus zero, limited to low..high (8 or 16 bits). */
+static inline int32_t f2c_quantise(float v, float scale, int32_t zero, int32_t low, int32_t high)
+{
+    return f2c_round_clamped(v / scale, low - zero, high - zero) + zero;
+}
+
+/** numerator / sum, rounded down, for numerator < 2^54 and a quotient below 2^31: always 31 steps, no branch. */
+static inline uint32_t f2c_reciprocal(uint64_t numerator, uint32_t sum)
+{
+    uint64_t rest = numerator;
+    uint32_t quotient = 0u;
+    for (int32_t bit = 30; bit >= 0; --bit) {
+        const uint64_t part = (uint64_t)sum << bit;
+        const uint32_t take = (rest >= part) ? 1u : 0u;
+        rest -= part * take;
+        quotient |= take << bit;
+    }
+    return quotient;
+}
+
+#endif /* F2C_QUANT_H */
