@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from fuse2c.codegen import render
-from fuse2c.codegen.scalar import CTYPE
 from fuse2c.codegen.view import Param, View, table_ctype, view
 from fuse2c.errors import PlanError
-from fuse2c.ir.types import TensorType
+from fuse2c.ir.types import CTYPE, TensorType
 from fuse2c.names import Namer, identifier
 from fuse2c.plan import Plan
 from fuse2c.resources import folder

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
-from fuse2c.ir.types import DType
+from fuse2c.ir.types import CTYPE
 from fuse2c.ops import all_ops
 from fuse2c.ops._tile import Store, accumulator
 from fuse2c.ops.base import Scalar, bind
 from fuse2c.ops.elementwise import Load, literal
 from fuse2c.plan import Step
-
-CTYPE = {DType.BOOL: "uint8_t", DType.F32: "float", DType.F64: "double"} | {
-    d: f"{d.value}_t" for d in DType if d.value.startswith(("int", "uint"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
                 chain.value[t] = port
         return params, parts
     first = parts[0].outputs[0]
-    acc = accumulator(graph.type(first).dtype)
+    acc = step.spec.acc or accumulator(graph.type(first).dtype)
     chain.value[first] = "acc"
     if step.spec.finish is not None:
         chain.value["acc"] = "acc"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fuse2c.codegen import scalar
-from fuse2c.codegen.scalar import CTYPE, Out
-from fuse2c.ir.types import DType
+from fuse2c.codegen.scalar import Out
+from fuse2c.ir.types import CTYPE, DType
 from fuse2c.ops import all_ops
 from fuse2c.ops._tile import Tile, accumulator
 from fuse2c.ops.base import bind
@@ -77,7 +77,7 @@ def view(plan: Plan, step: Step) -> View:
         params=", ".join([p.declaration for p in args] + rows),
         constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
         x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0]), y=Operand(CTYPE[y.dtype], "y"),
-        acc=accumulator(call.y[0].dtype if step.kernel.name != "max_pool" else x.dtype),
+        acc=spec.acc or accumulator(call.y[0].dtype),
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images)

@@ -43,6 +43,11 @@ class DType(StrEnum):
         return int(info.min), int(info.max)
 
 
+CTYPE = {DType.BOOL: "uint8_t", DType.F32: "float", DType.F64: "double"} | {
+    d: f"{d.value}_t" for d in DType if d.value.startswith(("int", "uint"))}
+"""C type of one element."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quant:
     """real = scale * (stored - zero); one entry for the tensor, or one for each slice of `axis`."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fuse2c import quant
 from fuse2c.errors import Overflow
 from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops.base import Call, Scalar
@@ -93,12 +94,12 @@ def pack(w: np.ndarray, size: int) -> np.ndarray:
                            for b in blocks(w.shape[0], size) for first in range(b.first, b.end, b.size)])
 
 
-def centred(w: np.ndarray, quant: Quant, channel_axis: int) -> np.ndarray:
+def centred(w: np.ndarray, q: Quant, channel_axis: int) -> np.ndarray:
     """Integer weights minus their zero point, in the smallest of int8 and int16 that holds them."""
     shape = [1] * w.ndim
-    if len(quant.zero) > 1:
+    if len(q.zero) > 1:
         shape[channel_axis] = -1
-    wide = w.astype(np.int32) - np.asarray(quant.zero, np.int32).reshape(shape)
+    wide = w.astype(np.int32) - np.asarray(q.zero, np.int32).reshape(shape)
     fits = wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127)
     return wide.astype(np.int8 if fits else np.int16)
 
@@ -119,12 +120,15 @@ def check_accumulator(c: Call, w: np.ndarray, bias: np.ndarray, x: TensorType, z
                        node=c.node.name, op=c.node.op, hint="use a smaller kernel, or fewer input channels a layer")
 
 
-def requant(c: Call, w_quant: Quant) -> Requant:
-    """The requantisation from s_x * s_w accumulators to the output."""
+def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> Requant:
+    """The requantisation from s_x * s_w accumulators to the output, for centred weights [O, depth]."""
     x, y = c.type(0).quant, c.y[0].quant
     assert x is not None and y is not None
-    low, high = c.y[0].dtype.range
-    return Requant(c.requant, tuple(x.scale[0] * s / y.scale[0] for s in w_quant.scale), y.zero[0], low, high)
+    low, high = c.type(0).dtype.range
+    own = np.zeros(w.shape[0], np.int64) if bias is None else bias.astype(np.int64)
+    bound = accumulator_bound(w, own, low - x.zero[0], high - x.zero[0])
+    reach = (int(bound.max()),) if len(w_quant.scale) == 1 else tuple(map(int, bound))
+    return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
 def finish(r: Requant, channel: str = "oc") -> Scalar:
@@ -133,7 +137,7 @@ def finish(r: Requant, channel: str = "oc") -> Scalar:
     limits = (r.low, r.high)
     if r.mode == "float":
         text = f"f2c_requant_float({{a}}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
-        return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.scale, np.float32)}, limits=limits)
+        return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits)
     table = {"mult": r.multipliers}
     if r.shift >= 33:
         j = r.shift - 32

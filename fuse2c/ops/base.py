@@ -78,6 +78,7 @@ class Spec:
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
     by_rows: bool = True                    # the function takes the range of rows to compute
+    acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
 

@@ -17,6 +17,7 @@ from fuse2c.ops import _tile, _window
 from fuse2c.ops._window import Window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.quant import Requant
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,14 @@ def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
     centred = _tile.centred(w, _w_quant(c), 0)
     acc = np.moveaxis(_correlate(c, x.astype(np.float64) - quant.zero[0], centred.astype(np.float64), 0), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
-    y = _tile.requant(c, _w_quant(c))(total)
+    y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
 
+
+
+def requant(c: Call, w: np.ndarray, b: np.ndarray | None) -> Requant:
+    """The requantisation of the accumulators, for centred weights [O, ...]."""
+    return _tile.requant(c, _w_quant(c), w.reshape(w.shape[0], -1), b)
 
 
 def _w_quant(c: Call) -> Quant:
@@ -128,7 +134,11 @@ def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str
     """What all convolution kernels have in common."""
     x = c.type(0)
     names = _window.constants(c, c.attrs.window) | names
-    finish = _tile.finish(_tile.requant(c, _w_quant(c))) if x.dtype.is_quantised else None
+    finish = None
+    if x.dtype.is_quantised:
+        w = c.constant(1)
+        assert w is not None
+        finish = _tile.finish(requant(c, _tile.centred(w, _w_quant(c), 0), c.constant(2)))
     return Spec(constants=names, tables=tables, finish=finish,
                 scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags)
 

@@ -14,7 +14,7 @@ from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops import _nest, _tile
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec
-from fuse2c.quant import Requant, SumRequant, quantise
+from fuse2c.quant import Requant, SumRequant, quantise, requant
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _sum(c: Call) -> SumRequant:
 
 def _product(c: Call) -> Requant:
     a, b, y = _quant(c.type(0)), _quant(c.type(1)), _quant(c.y[0])
-    return Requant(c.requant, (a.scale[0] * b.scale[0] / y.scale[0],), y.zero[0], *c.y[0].dtype.range)
+    return requant(c.requant, a.scale[0], b.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, (1 << 16,))
 
 
 def integer(c: Call) -> str:
@@ -183,7 +183,7 @@ def scalar(c: Call) -> Scalar:
         text = (f"f2c_add_float({{a}} - ({s.zeros[0]}), {{b}} - ({s.zeros[1]}), {factors[0]}, {factors[1]}, "
                 f"{s.low - s.zero}, {s.high - s.zero}) + ({s.zero})")
         return Scalar(text, limits=(s.low, s.high))
-    (ma, mb), k = s.multipliers, s.offset
+    ma, mb, k = s.constants
     text = f"((({{a}} * {ma}) + ({k}) + ({{b}} * ({mb}))) >> {s.shift}) + ({s.zero})"
     return Scalar(text, limits=(s.low, s.high))
 

@@ -89,7 +89,7 @@ def reference(c: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = N
         return [y if bias is None else y + bias]
     w = _tile.centred(b, _w_quant(c), b.ndim - 1)
     acc = np.matmul(a.astype(np.float64) - quant.zero[0], w.astype(np.float64)).astype(np.int64)
-    y = _tile.requant(c, _w_quant(c))(acc + (0 if bias is None else bias.astype(np.int64)))
+    y = _tile.requant(c, _w_quant(c), w.T, bias)(acc + (0 if bias is None else bias.astype(np.int64)))
     return [y.astype(c.y[0].dtype.numpy)]
 
 
@@ -141,7 +141,7 @@ def dense_spec(c: Call) -> Spec:
         flat = _tile.centred(flat, replace(quant, axis=0), 0)
         folded = _tile.bias_with_zero(flat, bias, a.quant.zero[0])
         _tile.check_accumulator(c, flat, folded, a)
-        finish, packed_bias = _tile.finish(_tile.requant(c, quant)), folded.astype(np.int32)
+        finish, packed_bias = _tile.finish(_tile.requant(c, quant, flat, bias)), folded.astype(np.int32)
     else:
         packed_bias = np.zeros(flat.shape[0], flat.dtype) if bias is None else bias
     depth, columns = flat.shape[1], flat.shape[0]

@@ -5,17 +5,20 @@ Global pools and ReduceMean over all spatial axes are windows of the whole plane
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from fuse2c import quant
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import TensorType
+from fuse2c.ir.types import CTYPE, DType, TensorType
 from fuse2c.ops import _tile, _window
+from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
-from fuse2c.quant import Requant
+from fuse2c.ops.elementwise import literal
+from fuse2c.quant import Requant, quantise
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +66,26 @@ def infer(c: Call) -> list[TensorType]:
 
 
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
-    """Maximum, or mean over the elements that count."""
-    t, window = c.type(0), c.attrs.window
-    out = c.y[0].shape[2:]
+    """Maximum, or mean over the elements that count.
+
+    The mean of 8-bit integers is what the Q/DQ graph says: float32 values, summed row by row, divided, quantised.
+    """
+    t, window, y = c.type(0), c.attrs.window, c.y[0]
+    out = y.shape[2:]
     axes = tuple(range(-len(out), 0))
     if c.node.op == "MaxPool":
         least = -np.inf if t.dtype.is_float else t.dtype.range[0]
         return [_window.windows(x, window, least, out).max(axis=axes)]
-    counts = divisors(c)
+    real = x if t.quant is None else (x.astype(np.int32) - t.quant.zero[0]).astype(np.float32) * np.float32(t.quant.scale[0])
+    taps = _window.windows(real, window, 0, out).reshape(*y.shape, -1)
+    sums = np.zeros(y.shape, real.dtype)
+    for i in range(taps.shape[-1]):
+        sums += taps[..., i]
+    mean = sums / divisors(c).astype(real.dtype)
     if t.quant is None:
-        sums = _window.windows(x, window, 0, out).sum(axis=axes, dtype=x.dtype)
-        return [(sums / counts.astype(x.dtype)).astype(x.dtype)]
-    acc = _window.windows(x.astype(np.int64) - t.quant.zero[0], window, 0, out).sum(axis=axes)
-    r = requant(c)
-    done = r(np.repeat(acc[..., None], len(r.scale), axis=-1))
-    index = np.broadcast_to(counts - 1 if len(r.scale) > 1 else 0, acc.shape)
-    return [np.take_along_axis(done, index[..., None], -1)[..., 0].astype(c.y[0].dtype.numpy)]
+        return [mean]
+    assert y.quant is not None
+    return [quantise(mean, np.float32(y.quant.scale[0]), np.int64(y.quant.zero[0]), *y.dtype.range).astype(y.dtype.numpy)]
 
 
 def divisors(c: Call) -> np.ndarray:
@@ -109,7 +116,34 @@ def requant(c: Call) -> Requant:
     x, y = c.type(0).quant, c.y[0].quant
     assert x is not None and y is not None
     counts = [same_count(c)] if same_count(c) else range(1, prod(c.attrs.window.kernel) + 1)
-    return Requant(c.requant, tuple(x.scale[0] / (y.scale[0] * n) for n in counts), y.zero[0], *c.y[0].dtype.range)
+    return quant.requant(c.requant, x.scale[0], tuple(1.0 / n for n in counts), y.scale[0], y.zero[0],
+                         c.y[0].dtype.range)
+
+
+def integer_sum(c: Call) -> str:
+    """Whether integer arithmetic gives the same mean for every input; else the sum that comes too close to a tie.
+
+    The float32 result is within (n + 4) eps / 2 of the sum of magnitudes; where no sum of n stored values lies that
+    close to a tie, and the fixed-point multiplier rounds each of them alike, both kernels are equal.
+    """
+    t, y = c.type(0), c.y[0]
+    if t.quant is None or not t.dtype.is_quantised or y.quant is None:
+        return "it averages floats"
+    low, high = t.dtype.range[0] - t.quant.zero[0], t.dtype.range[1] - t.quant.zero[0]
+    counts = sorted(set(divisors(c).reshape(-1).tolist()))
+    r = requant(c)
+    for n in counts:
+        sums = np.arange(n * low, n * high + 1)
+        exact = sums * (t.quant.scale[0] / y.quant.scale[0] / n)
+        magnitude = np.abs(exact) if low >= 0 or high <= 0 else np.full(len(sums), np.abs(exact).max())
+        inside = (exact > r.low - r.zero - 1) & (exact < r.high - r.zero + 1)
+        close = np.abs(exact - np.floor(exact) - 0.5) <= (n + 4) * 2.0 ** -24 * magnitude
+        column = 0 if len(r.scale) == 1 else n - 1
+        got = r(np.repeat(sums[:, None], len(r.scale), 1) if len(r.scale) > 1 else sums[:, None])[:, column]
+        bad = inside & close | (got != np.clip(np.rint(exact) + r.zero, r.low, r.high))
+        if bad.any():
+            return f"a sum of {sums[bad][0]} over {n} elements is too close to a tie"
+    return ""
 
 
 def work(c: Call) -> Work:
@@ -128,25 +162,38 @@ def integer(c: Call) -> str:
     return ""
 
 
-def spec(c: Call) -> Spec:
-    """Constants of the window; for integer averages a multiplier for each count."""
-    x = c.type(0)
-    names = _window.constants(c, c.attrs.window)
-    fixed = same_count(c) if c.node.op == "AveragePool" else 0
-    store = _tile.Store("acc", str(fixed or "n"), _tile.index("at", "c", c.y[0].strides[1]))
-    common: dict[str, Any] = {"rows": names["OUT_H"], "images": x.shape[0], "channel": "n"}
-    if c.node.op == "MaxPool":
-        least = "-F2C_INFINITY" if x.dtype.is_float else str(x.dtype.range[0])
-        return Spec(names, flags={"least": least, "store": store}, **common)
-    flags = {"count": fixed, "include_pad": c.attrs.count_include_pad,
-             "store": store}
-    names |= {"PAD_BOTTOM": c.attrs.window.pads[len(c.attrs.window.kernel)],
-              "PAD_RIGHT": c.attrs.window.pads[-1] if len(c.attrs.window.kernel) > 1 else 0}
-    if x.dtype.is_float:
-        return Spec(names, finish=Scalar("({a} / (float)n)"), flags=flags | {"centre": ""}, **common)
-    zero = x.quant.zero[0] if x.quant else 0
-    flags["centre"] = f" - ({zero})" if zero else ""
-    return Spec(names, finish=_tile.finish(requant(c), "n - 1"), flags=flags, **common)
+def max_spec(c: Call) -> Spec:
+    """Constants of the window."""
+    x, names = c.type(0), _window.constants(c, c.attrs.window)
+    least = "-F2C_INFINITY" if x.dtype.is_float else str(x.dtype.range[0])
+    store = Store("acc", "", _tile.index("at", "c", c.y[0].strides[1]))
+    return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
+                flags={"least": least, "store": store})
+
+
+def average_spec(c: Call, integer: bool) -> Spec:
+    """Constants of the window; how a term enters the sum, and how the sum becomes an element."""
+    x, y, names = c.type(0), c.y[0], _window.constants(c, c.attrs.window)
+    window = c.attrs.window
+    names |= {"PAD_BOTTOM": window.pads[len(window.kernel)],
+              "PAD_RIGHT": window.pads[-1] if len(window.kernel) > 1 else 0}
+    fixed = same_count(c)
+    store = Store("acc", str(fixed or "n"), _tile.index("at", "c", y.strides[1]))
+    flags = {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store, "term_open": "", "term_close": ""}
+    finish, acc = Scalar("({a} / (float)n)"), ""
+    if x.quant is not None:
+        zero = x.quant.zero[0]
+        flags["term_close"] = f" - ({zero})"
+        if integer:
+            finish = _tile.finish(requant(c), "n - 1")
+        else:
+            assert y.quant is not None
+            acc = "float"
+            flags |= {"term_open": "(float)(", "term_close": f" - ({zero})) * {literal(x.quant.scale[0], DType.F32)}"}
+            low, high = y.dtype.range
+            finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(y.quant.scale[0], DType.F32)}, "
+                            f"{y.quant.zero[0]}, {low}, {high})")
+    return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n")
 
 
 def when(c: Call) -> str:
@@ -161,9 +208,10 @@ def when(c: Call) -> str:
 
 OPS = (
     Op(name="MaxPool", onnx={"MaxPool": from_onnx, "GlobalMaxPool": from_global}, infer=infer, reference=reference,
-       work=work, integer=integer, layout="spatial", moves=True, anchor=True, kernels=(Kernel("max_pool", spec, when=when),),
-       docs="1-D and 2-D; no indices"),
+       work=work, integer=integer, layout="spatial", moves=True, anchor=True, docs="1-D and 2-D; no indices",
+       kernels=(Kernel("max_pool", max_spec, when=when),)),
     Op(name="AveragePool", onnx={"AveragePool": from_onnx, "GlobalAveragePool": from_global}, infer=infer,
-       reference=reference, work=work, integer=integer, layout="spatial", anchor=True,
-       kernels=(Kernel("average_pool", spec, when=when),), docs="1-D and 2-D"),
+       reference=reference, work=work, integer=integer, layout="spatial", anchor=True, docs="1-D and 2-D",
+       kernels=(Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: when(c) or integer_sum(c)),
+                Kernel("average_pool", partial(average_spec, integer=False), when=when))),
 )

@@ -1,0 +1,132 @@
+"""Generated C on the host: built as a shared library, called through cffi. The only file that imports cffi."""
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cffi
+import numpy as np
+
+from fuse2c import toolchain
+from fuse2c.codegen import project
+from fuse2c.errors import BuildError
+from fuse2c.ir.types import CTYPE, TensorType, pack, unpack
+from fuse2c.names import identifier
+from fuse2c.plan import Plan
+
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
+
+
+@dataclass
+class HostModel:
+    """A plan's C, compiled for this machine. Use as a context manager: the build folder goes with it."""
+
+    plan: Plan
+    opt: str = "-O2"
+    cc: str | None = None
+    folder: tempfile.TemporaryDirectory[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="fuse2c_")
+        self.name = identifier(self.plan.graph.name)
+        root = Path(self.folder.name)
+        for name, text in (project.files(self.plan) | project.host_files(self.plan)).items():
+            (root / name).write_text(text, encoding="utf-8")
+        self.library = self._load(self._build(root))
+
+    def __enter__(self) -> HostModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.folder.cleanup()
+
+    def _build(self, root: Path) -> Path:
+        tools = toolchain.host(self.cc)
+        sources = [f"{self.name}_trace.c", f"{self.name}_weights.c"]
+        output = root / "model.so"
+        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, "-ffp-contract=off", "-shared", "-fPIC",
+                       *(str(root / s) for s in sources), "-o", str(output)], f"{self.name}.c does not compile")
+        return output
+
+    def _load(self, library: Path) -> object:
+        self.ffi = cffi.FFI()
+        g = self.plan.graph
+        params = [f"const {CTYPE[g.type(t).dtype]} *" for t in g.inputs] + [f"{CTYPE[g.type(t).dtype]} *" for t in g.outputs]
+        params += ["void *"] * (self.plan.options.arena == "caller")
+        self.ffi.cdef(f"int {self.name}_run({', '.join(params)}); int {self.name}_trace({', '.join(params)}, uint8_t *);")
+        return self.ffi.dlopen(str(library))
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs (logical arrays) of one inference."""
+        return self._call("run", inputs, None)
+
+    def trace(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Inputs and what each step wrote, by tensor name; views included."""
+        g = self.plan.graph
+        written = [s.node.outputs[0] for s in self.plan.steps]
+        record = np.zeros(sum(g.type(t).bytes for t in written) + 1, np.uint8)
+        self._call("trace", inputs, record)
+        values = {t: np.asarray(a) for t, a in inputs.items()}
+        at = 0
+        for t in written:
+            kind = g.type(t)
+            values[t] = unpack(record[at:at + kind.bytes].view(kind.dtype.numpy), kind)
+            at += kind.bytes
+        return self._with_views(values)
+
+    def _with_views(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Tensors that share another's bytes without a step of their own."""
+        g = self.plan.graph
+        for n in g.nodes:
+            if n.outputs[0] not in values:
+                x, y = g.type(n.inputs[0]), g.type(n.outputs[0])
+                values[n.outputs[0]] = unpack(pack(values[n.inputs[0]], x), y)
+        return values
+
+    def _call(self, entry: str, inputs: Mapping[str, np.ndarray], record: np.ndarray | None) -> dict[str, np.ndarray]:
+        g = self.plan.graph
+        sources = [pack(np.asarray(inputs[t], g.type(t).dtype.numpy), g.type(t)) for t in g.inputs]
+        results = [np.zeros(g.type(t).count, g.type(t).dtype.numpy) for t in g.outputs]
+        buffers = [self._pointer(a, g.type(t)) for a, t in zip(sources + results, g.inputs + g.outputs, strict=True)]
+        arena = np.zeros(self.plan.arena_bytes + 8, np.uint8)
+        if self.plan.options.arena == "caller":
+            buffers.append(self.ffi.cast("void *", arena.ctypes.data))
+        if record is not None:
+            buffers.append(self.ffi.cast("uint8_t *", record.ctypes.data))
+        status = getattr(self.library, f"{self.name}_{entry}")(*buffers)
+        if status != 0:
+            raise BuildError(f"{self.name}_{entry} returned {status}")
+        return {t: unpack(a, g.type(t)) for t, a in zip(g.outputs, results, strict=True)}
+
+    def _pointer(self, a: np.ndarray, t: TensorType) -> object:
+        return self.ffi.cast(f"{CTYPE[t.dtype]} *", a.ctypes.data)
+
+
+def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """Outputs of a build with AddressSanitizer and UndefinedBehaviorSanitizer; BuildError with their report."""
+    name, g = identifier(plan.graph.name), plan.graph
+    with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
+        root = Path(folder)
+        for file, text in (project.files(plan) | project.host_files(plan)).items():
+            (root / file).write_text(text, encoding="utf-8")
+        program = root / "host"
+        sources = [str(root / f"{name}{part}.c") for part in ("_host", "", "_weights")]
+        toolchain.run([toolchain.host().cc, "-std=c99", "-O1", "-ffp-contract=off", *SANITIZE, *sources,
+                       "-o", str(program)], "the sanitizer build failed")
+        feed = b"".join(pack(np.asarray(s[t], g.type(t).dtype.numpy), g.type(t)).tobytes() for s in samples
+                        for t in g.inputs)
+        done = subprocess.run([str(program)], input=feed, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise BuildError("the sanitizer found a fault", stderr=done.stderr.decode(errors="replace"))
+    outputs, at = [], 0
+    for _ in samples:
+        row = {}
+        for t in g.outputs:
+            kind = g.type(t)
+            row[t] = unpack(np.frombuffer(done.stdout, kind.dtype.numpy, kind.count, at), kind)
+            at += kind.bytes
+        outputs.append(row)
+    return outputs
