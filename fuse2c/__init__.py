@@ -1,0 +1,71 @@
+"""fuse2c: compiles an ONNX neural network into fused, static, analysable C.
+
+    import fuse2c
+    compiled = fuse2c.plan("kws.onnx", target="cortex-m4", ram=64_000)
+    print(compiled.report())
+    compiled.emit("out/kws")
+    compiled.check()
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fuse2c import bench as _bench
+from fuse2c import check as _check
+from fuse2c import frontend, report, target
+from fuse2c.codegen import project
+from fuse2c.errors import Fuse2cError
+from fuse2c.options import Options
+from fuse2c.pipeline import compile_plan
+from fuse2c.plan import Plan
+
+__version__ = "0.1.0"
+__all__ = ["Compiled", "Fuse2cError", "Options", "compile_model", "plan"]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A planned model: what to print, write, check and measure."""
+
+    plan: Plan
+    path: Path
+
+    def report(self) -> str:
+        """A summary for people."""
+        return report.summary(self.plan)
+
+    def emit(self, output: str | Path) -> Path:
+        """Write the C project into a folder (replaced if fuse2c wrote it before). Returns the folder."""
+        return project.write(self.plan, Path(output))
+
+    def check(self, samples: Sequence[Mapping[str, np.ndarray]] | None = None, *, count: int = 20, seed: int = 0,
+              opt: str = "-O2", cc: str | None = None,
+              progress: Callable[[str], None] = lambda text: None) -> _check.CheckResult:
+        """Compare generated C on this computer with the numpy reference and, if installed, onnxruntime."""
+        rows = _check.random_samples(self.plan, count, seed) if samples is None else samples
+        return _check.check(self.plan, rows, self.path, opt=opt, cc=cc, progress=progress)
+
+    def bench(self, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> _bench.BenchResult:
+        """Instructions, flash, RAM; see fuse2c.bench."""
+        options = self.plan.options
+        unfused = self if not options.fuse else compile_model(self.path, self.plan.target.name,
+                                                              replace(options, fuse=False, ram=2 ** 40, flash=2 ** 40))
+        return _bench.bench(self.plan, unfused.plan, self.path.name, opt=opt, cc=cc, seed=seed)
+
+
+def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Compiled:
+    """Read, plan and return a model. Raises Fuse2cError."""
+    file = Path(path)
+    board = target.load(target_name).limited(options.ram, options.flash)
+    graph = frontend.load(file, options)
+    return Compiled(compile_plan(Plan(graph, board, options), dump_after), file)
+
+
+def plan(path: str | Path, target: str = "host", **options: Any) -> Compiled:
+    """The front door of the API: options are the fields of fuse2c.Options."""
+    return compile_model(path, target, Options(**options))

@@ -47,11 +47,11 @@ def which(tool: str, hint: str = "") -> str:
 
 
 def host(cc: str | None = None) -> Toolchain:
-    """The compiler for this machine: `cc`, else $CC, else the first of gcc, clang and cc that is there."""
-    chosen = cc or os.environ.get("CC") or next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
+    """The compiler for this machine: `cc`, else the first of gcc, clang and cc that is there."""
+    chosen = cc or next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None)
     if chosen is None:
         raise ToolMissing("no C compiler was found", hint="install gcc or clang, or name one with --cc")
-    path = which(chosen, "name an installed compiler with --cc or in CC")
+    path = which(chosen, "name an installed compiler with --cc")
     return Toolchain(cc=path, linker=path, link_flags=("-lm",))
 
 

@@ -174,17 +174,18 @@ def scalar(c: Call) -> Scalar:
     if len(c.x) == 1:
         return _unary_integer(c)
     if c.node.op == "Mul":
-        za, zb = _quant(x).zero[0], _quant(c.type(1)).zero[0]
+        za, zb = (literal(_quant(c.type(i)).zero[0], DType.I32) for i in (0, 1))
         done = _tile.finish(_product(c))
-        return replace(done, expr=done.expr.replace("{a}", f"({{a}} - ({za})) * ({{b}} - ({zb}))"))
+        return replace(done, expr=done.expr.replace("{a}", f"({{a}} - {za}) * ({{b}} - {zb})"))
     s = _sum(c)
     if s.mode == "float":
         factors = [literal(v, DType.F32) for v in s.scale]
-        text = (f"f2c_add_float({{a}} - ({s.zeros[0]}), {{b}} - ({s.zeros[1]}), {factors[0]}, {factors[1]}, "
-                f"{s.low - s.zero}, {s.high - s.zero}) + ({s.zero})")
+        za, zb, zero = (literal(n, DType.I32) for n in (*s.zeros, s.zero))
+        text = (f"f2c_add_float({{a}} - {za}, {{b}} - {zb}, {factors[0]}, {factors[1]}, "
+                f"{s.low - s.zero}, {s.high - s.zero}) + {zero}")
         return Scalar(text, limits=(s.low, s.high))
-    ma, mb, k = s.constants
-    text = f"((({{a}} * {ma}) + ({k}) + ({{b}} * ({mb}))) >> {s.shift}) + ({s.zero})"
+    ma, mb, k, zero = (literal(n, DType.I32) for n in (*s.constants, s.zero))
+    text = f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}"
     return Scalar(text, limits=(s.low, s.high))
 
 
@@ -197,13 +198,13 @@ def _unary_integer(c: Call) -> Scalar:
         stored = np.arange(x.dtype.range[0], x.dtype.range[1] + 1)
         if np.array_equal(values, np.clip(stored, low, high)):
             return Scalar(f"f2c_clamp_s32({{a}}, {low}, {high})", clamp=(low, high))
-    return Scalar(f"{{t_lut}}[{{a}} - ({x.dtype.range[0]})]", {"lut": values})
+    return Scalar(f"{{t_lut}}[{{a}} - {literal(x.dtype.range[0], DType.I32)}]", {"lut": values})
 
 
 def literal(value: float, dtype: DType) -> str:
     """A C literal of a number."""
     if not dtype.is_float:
-        return str(int(value))
+        return f"({int(value)})" if value < 0 else str(int(value))
     v = np.float32(value) if dtype == DType.F32 else np.float64(value)
     if not np.isfinite(v):
         name = "NAN" if np.isnan(v) else "INFINITY"

@@ -1,0 +1,105 @@
+"""`fuse2c bench`: instructions, flash, RAM and launches of a compiled model, and whether it still computes the same."""
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fuse2c import toolchain
+from fuse2c.check import HostModel, random_samples
+from fuse2c.check.compare import Difference, difference
+from fuse2c.codegen import project
+from fuse2c.ir.types import pack
+from fuse2c.measure import elf, qemu, stack
+from fuse2c.names import identifier
+from fuse2c.plan import Plan
+
+FLOAT_BOUND = 1e-5      # of the largest output: host and target may contract and convert differently
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """One model on one target. `instructions` is None where nothing runs the code (no emulator for the target)."""
+
+    model: str
+    target: str
+    compiler: str
+    flags: str
+    instructions: int | None
+    macs: int
+    launches: int
+    launches_unfused: int
+    intermediate_bytes: int
+    intermediate_bytes_unfused: int
+    flash_bytes: dict[str, int]
+    ram_bytes: dict[str, int]
+    mismatches: int | None
+    stack_path: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """The documented keys of `bench --json`."""
+        return {k: getattr(self, k) for k in (
+            "model", "target", "compiler", "flags", "instructions", "macs", "launches", "launches_unfused",
+            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches")}
+
+
+def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | None = None,
+          seed: int = 0) -> BenchResult:
+    """Build `plan` for its target, run it in QEMU where a board is known, and compare the outputs with the host's.
+
+    `unfused` is the same model compiled with --no-fuse, for the figures before fusion. The arena counts as RAM, the
+    caller's input and output buffers do not.
+    """
+    cflags = plan.target.processor.cflags
+    with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
+        root = project.write(plan, Path(folder) / "model")
+        name = identifier(plan.graph.name)
+        tools = toolchain.cross(cflags, cc) if cflags else toolchain.host(cc)
+        objects = toolchain.compile_model(tools, root, name, Path(folder) / "objects", opt=opt)
+        run: qemu.Measurement | None = None
+        sample = random_samples(plan, 1, seed)[0]
+        if plan.target.emulator is not None:
+            run = qemu.run(_firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
+        # The host's objects are no ELF for a microcontroller, and its stack is no concern.
+        sizes = elf.sizes(objects, name) if cflags else None
+        deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
+    static = sizes.static_without(f"{name}_arena") if sizes else 0
+    depth = deepest.bytes if deepest else 0
+    arena = plan.arena_bytes
+    return BenchResult(
+        model=model, target=plan.target.name, compiler=_version(tools.cc), flags=" ".join((opt, *cflags)),
+        instructions=run.instructions if run else None, macs=plan.macs, launches=plan.launches,
+        launches_unfused=unfused.launches, intermediate_bytes=plan.intermediate_bytes,
+        intermediate_bytes_unfused=unfused.intermediate_bytes,
+        flash_bytes={"code": sizes.code if sizes else 0, "weights": sizes.weights if sizes else plan.weight_bytes},
+        ram_bytes={"arena": arena, "static": static, "stack": depth, "total": arena + static + depth},
+        mismatches=_compare(plan, sample, run).differing if run else None,
+        stack_path=deepest.path if deepest else ())
+
+
+def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
+    g = plan.graph
+    return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in g.inputs),
+                         tuple((g.type(t).dtype.numpy, g.type(t).count) for t in g.outputs),
+                         plan.options.arena == "caller")
+
+
+def _compare(plan: Plan, sample: dict[str, np.ndarray], run: qemu.Measurement) -> Difference:
+    """Outputs of the emulated board against the same C on the host: equal for integers, within a bound for floats."""
+    total = Difference()
+    with HostModel(replace(plan, options=plan.options)) as host:
+        want = host.run(sample)
+    for t, got in zip(plan.graph.outputs, run.outputs, strict=True):
+        expected = pack(want[t], plan.graph.type(t))
+        bound = FLOAT_BOUND * float(np.abs(expected).max(initial=0.0)) if expected.dtype.kind == "f" else 0.0
+        total += difference(got.reshape(-1), expected, bound)
+    return total
+
+
+def _version(cc: str) -> str:
+    """The compiler's own first line, without the path it was called by."""
+    first = toolchain.run([cc, "--version"], "asking for the compiler's version").splitlines()[0]
+    return first.replace(cc, Path(cc).name)
