@@ -66,7 +66,7 @@ class HostModel:
     def trace(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Inputs and what each step wrote, by tensor name; views included."""
         g = self.plan.graph
-        written = [s.node.outputs[0] for s in self.plan.steps]
+        written = [t for s in self.plan.steps for t in s.node.outputs]
         record = np.zeros(sum(g.type(t).bytes for t in written) + 1, np.uint8)
         self._call("trace", inputs, record)
         values = {t: np.asarray(a) for t, a in inputs.items()}

@@ -1,24 +1,18 @@
 """Writes the output folder: header, kernels, weights, the runtime files in use, build files, an example."""
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from fuse2c.codegen import render
-from fuse2c.codegen.view import Param, View, table_ctype, view
+from fuse2c.codegen import render, runtime
+from fuse2c.codegen.tables import Table, table
+from fuse2c.codegen.view import Param, View, view
 from fuse2c.errors import PlanError
 from fuse2c.ir.types import CTYPE, TensorType
 from fuse2c.names import Namer, identifier
 from fuse2c.plan import Plan
-from fuse2c.resources import folder
-
-RUNTIME = ("f2c.h", "f2c_config.h", "f2c_quant.h", "f2c_math.h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +32,12 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A constant array."""
-
-    name: str
-    ctype: str
-    count: int
-    rows: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CallView:
     """One kernel call inside the run function."""
 
     text: str
     images: int
-    result: str         # pointer to what the step wrote
-    bytes: int
+    results: tuple[tuple[str, int], ...]    # pointer to, and bytes of, what the step wrote
 
 
 @dataclass(frozen=True)
@@ -95,9 +78,7 @@ def files(plan: Plan) -> dict[str, str]:
         "CMakeLists.txt": render.page("CMakeLists.txt.j2", m=m),
         "example_main.c": render.page("example_main.c.j2", m=m),
     }
-    for header in ("f2c.h", "f2c_config.h", *(h for h in m.headers if h not in ("f2c.h", "f2c_config.h"))):
-        result[header] = (folder("runtime_c") / header).read_text(encoding="utf-8")
-    return result
+    return result | {header: runtime.text(header) for header in runtime.closure(m.headers)}
 
 
 def host_files(plan: Plan) -> dict[str, str]:
@@ -144,27 +125,19 @@ def model_view(plan: Plan) -> ModelView:
     tables = {n: a for v in views for n, a in v.tables.items()}
     params = [f"const {p.ctype} *{p.name}" for p in inputs] + [f"{p.ctype} *{p.name}" for p in outputs]
     caller = plan.options.arena == "caller"
-    body = "\n".join(kernels)
-    headers = ("f2c.h", *(h for h, key in (("f2c_quant.h", _names("f2c_quant.h")), ("f2c_math.h", _names("f2c_math.h")))
-                          if re.search(rf"\b({'|'.join(key)})\b", body)))
     places = {p.name: p.offset for p in plan.places}
     ports = {p.tensor: p.name for p in inputs + outputs}
-    calls = tuple(_call(plan, v, s.node.outputs[0], ports, places) for v, s in zip(views, plan.steps, strict=True))
+    calls = tuple(_call(plan, v, ports, places) for v in views)
     return ModelView(
         name=name, macro=name.upper(), title=plan.graph.name if plan.graph.name.isascii() else name,
         target=plan.target.title, inputs=inputs, outputs=outputs,
         params=", ".join(params + ["void *arena"] * caller), arena=plan.options.arena, arena_bytes=plan.arena_bytes,
         arena_used=bool(plan.places), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
-        tables=tuple(Table(n, table_ctype(a), a.size, tuple(_rows(a))) for n, a in tables.items()),
-        kernels=kernels, calls=calls, headers=headers, sources=(f"{name}.c", f"{name}_weights.c"),
+        tables=tuple(table(n, a) for n, a in tables.items()),
+        kernels=kernels, calls=calls, headers=runtime.headers("\n".join(kernels)), sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
         example_args=", ".join([p.name for p in inputs + outputs] + ["arena"] * caller))
-
-
-def _names(header: str) -> list[str]:
-    """The functions that a runtime header defines."""
-    return re.findall(r"static inline \w+ (\w+)\(", (folder("runtime_c") / header).read_text(encoding="utf-8"))
 
 
 def _port(plan: Plan, tensor: str, namer: Namer, model: str, fallback: str) -> Port:
@@ -173,7 +146,7 @@ def _port(plan: Plan, tensor: str, namer: Namer, model: str, fallback: str) -> P
     return Port(tensor, name, f"{model}_{name}".upper(), CTYPE[t.dtype], t)
 
 
-def _call(plan: Plan, v: View, y: str, ports: dict[str, str], places: dict[str, int]) -> CallView:
+def _call(plan: Plan, v: View, ports: dict[str, str], places: dict[str, int]) -> CallView:
     """The C call of a kernel: caller's buffers by name, intermediates by their place in the arena."""
     args = []
     for p in v.args:
@@ -183,8 +156,9 @@ def _call(plan: Plan, v: View, y: str, ports: dict[str, str], places: dict[str, 
         args.append(pointer)
     if v.by_rows:
         args += ["0", str(v.rows)]
-    result = next(_pointer(plan, p, ports, places, v.function) for p in v.args if p.tensor == y and p.written)
-    return CallView(f"{v.function}({', '.join(args)});", v.images, result, plan.graph.type(y).bytes)
+    results = tuple((_pointer(plan, p, ports, places, v.function), plan.graph.type(p.tensor).bytes)
+                    for p in v.args if p.tensor and p.written)
+    return CallView(f"{v.function}({', '.join(args)});", v.images, results)
 
 
 def _pointer(plan: Plan, p: Param, ports: dict[str, str], places: dict[str, int], function: str) -> str:
@@ -195,25 +169,3 @@ def _pointer(plan: Plan, p: Param, ports: dict[str, str], places: dict[str, int]
     if owner is None:
         return f"({ctype} *)(void *)&bytes[{places.get(root, 0)}]"
     return owner if plan.graph.type(root).dtype == plan.graph.type(p.tensor).dtype else f"({ctype} *)(void *){owner}"
-
-
-def _rows(a: np.ndarray) -> Iterator[str]:
-    """Lines of an initialiser."""
-    flat = a.reshape(-1)
-    if a.dtype.kind == "f":
-        suffix = "f" if a.dtype == np.float32 else ""
-        items = [_float(v, suffix) for v in flat]
-    elif a.dtype.kind == "u":
-        items = [f"{int(v)}u" if a.dtype.itemsize >= 4 else str(int(v)) for v in flat]
-    else:
-        items = ["(-2147483647 - 1)" if int(v) == -2 ** 31 and a.dtype.itemsize == 4 else str(int(v)) for v in flat]
-    width = {1: 24, 2: 16}.get(a.dtype.itemsize, 8)
-    for i in range(0, len(items), width):
-        yield ", ".join(items[i:i + width]) + ","
-
-
-def _float(v: np.floating, suffix: str) -> str:
-    if not np.isfinite(v):
-        return "F2C_NAN" if np.isnan(v) else f"{'-' if v < 0 else ''}F2C_INFINITY"
-    text = str(v)
-    return f"{text if any(ch in text for ch in '.e') else f'{text}.0'}{suffix}"

@@ -8,12 +8,35 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
-from fuse2c.ir.types import CTYPE
+from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
-from fuse2c.ops._tile import Store, accumulator
+from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Scalar, bind
-from fuse2c.ops.elementwise import Load, literal
+from fuse2c.ops._scalars import literal
+from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Step
+
+
+HALF = {DType.F16: "f16", DType.BF16: "bf16"}
+
+
+def loaded(expr: str, dtype: DType) -> str:
+    """An element in memory, in its compute type."""
+    return f"f2c_from_{HALF[dtype]}({expr})" if dtype in HALF else expr
+
+
+def stored(expr: str, dtype: DType) -> str:
+    """A value of the compute type as it lies in memory."""
+    return f"f2c_to_{HALF[dtype]}({expr})" if dtype in HALF else f"({CTYPE[dtype]}){expr}"
+
+
+def wrapped(expr: str, dtype: DType) -> str:
+    """A result cut to what its element type can hold: halves rounded, narrow integers modulo 2**bits."""
+    if dtype in HALF:
+        return f"f2c_round_{HALF[dtype]}({_bare(expr)})"
+    if dtype in (DType.I8, DType.U8, DType.I16, DType.U16):
+        return f"({CTYPE[dtype]})({_bare(expr)})"
+    return expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +93,7 @@ class Chain:
         if scalar.limits is not None:
             self.opened = Open(tensor, expr, scalar.limits, node.op)
         else:
-            self.put(tensor, expr, node.op)
+            self.put(tensor, expr if node.quantised else wrapped(expr, self.graph.type(tensor).dtype), node.op)
 
     def close(self) -> None:
         """Print the open expression, limited to its range."""
@@ -81,7 +104,7 @@ class Chain:
     def put(self, tensor: str, expr: str, comment: str) -> None:
         """One more temporary."""
         name = f"v{len(self.lines)}"
-        ctype = accumulator(self.graph.type(tensor).dtype)
+        ctype = COMPUTE[self.graph.type(tensor).dtype]
         self.lines.append(f"const {ctype} {name} = {_bare(expr)};  /* {comment} */")
         self.value[tensor] = name
 
@@ -91,9 +114,9 @@ class Chain:
             return self.value[tensor]
         data = self.graph.data(tensor)
         if data is not None:
-            return literal(float(data.reshape(-1)[0]), self.graph.type(tensor).dtype)
+            return literal(data.reshape(-1)[0], self.graph.type(tensor).dtype)
         name = self.operands.setdefault(tensor, f"r{len(self.operands) + 1}")
-        return f"{name}[at]"
+        return loaded(f"{name}[at]", self.graph.type(tensor).dtype)
 
     def expand(self, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
         """A scalar's expression with its operands and tables filled in."""
@@ -122,7 +145,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     uses_at, uses_channel = "[at]" in body, bool(re.search(rf"\b{step.spec.channel}\b", body))
     params += [f"int32_t {step.spec.channel}"] * uses_channel + ["int32_t at"] * uses_at
     params += [f"const {CTYPE[graph.type(t).dtype]} *{chain.operands[t]}" for t in operands]
-    lines = (*chain.lines, f"return ({ctype}){chain.value[final]};")
+    lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
                tuple(chain.operands.values())), chain.tables, operands
 
@@ -139,11 +162,11 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
             if load.literal:
                 chain.value[t] = load.literal
             elif t not in chain.value:
-                params.append(f"{accumulator(graph.type(t).dtype)} {port}")
+                params.append(f"{COMPUTE[graph.type(t).dtype]} {port}")
                 chain.value[t] = port
         return params, parts
     first = parts[0].outputs[0]
-    acc = step.spec.acc or accumulator(graph.type(first).dtype)
+    acc = step.spec.acc or COMPUTE[graph.type(first).dtype]
     chain.value[first] = "acc"
     if step.spec.finish is not None:
         chain.value["acc"] = "acc"

@@ -9,9 +9,9 @@ import numpy as np
 
 from fuse2c.codegen import scalar
 from fuse2c.codegen.scalar import Out
-from fuse2c.ir.types import CTYPE, DType
+from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
-from fuse2c.ops._tile import Tile, accumulator
+from fuse2c.ops._tile import Tile
 from fuse2c.ops.base import bind
 from fuse2c.plan import Plan, Step
 
@@ -77,7 +77,7 @@ def view(plan: Plan, step: Step) -> View:
         params=", ".join([p.declaration for p in args] + rows),
         constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
         x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0]), y=Operand(CTYPE[y.dtype], "y"),
-        acc=spec.acc or accumulator(call.y[0].dtype),
+        acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images)
@@ -101,7 +101,8 @@ def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
     in_place = any(plan.root(t) in own for _, t in inputs)
     limit = "" if in_place else "restrict "
     params = [Param(f"const {CTYPE[g.type(t).dtype]} *{limit}{name}", t) for name, t in inputs]
-    params += [Param(f"{CTYPE[g.type(t).dtype]} *{limit}y", t, True) for t in step.node.outputs]
+    params += [Param(f"{CTYPE[g.type(t).dtype]} *{limit}y{i + 1 if i else ''}", t, True)
+               for i, t in enumerate(step.node.outputs)]
     if step.spec.scratch:
         ctype = CTYPE[g.type(node.inputs[0]).dtype]
         params.append(Param(f"{ctype} *restrict scratch", "", True))
@@ -119,7 +120,8 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
             if not load.literal and tensor not in seen:
                 seen.add(tensor)
                 name = names[load.table] if load.table else ports[load.port]
-                values.append(f"{name}[{load.index}]")
+                dtype = plan.graph.type(tensor).dtype
+                values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
         flags["store"] = scalar.store(out, flags["store"], ", ".join(values))
     elif "store" in flags:
         flags["store"] = scalar.store(out, flags["store"])

@@ -101,8 +101,9 @@ def pad_into_window(g: Graph, m: Match) -> Rewrite | str:
     if conv.inputs[0] != pad.outputs[0]:
         return "the padded tensor is not the convolution's input"
     call, rank = bind(g, pad), len(g.type(pad.inputs[0]).shape)
-    t = call.type(0)
-    zero = t.quant.zero[0] if t.quant is not None and t.dtype.is_quantised else 0
+    zero = call.quant(0).zero[0] if conv.quantised else 0
+    if pad.quantised != conv.quantised:
+        return "only one of them computes on stored values"
     if fill(call) != zero:
         return f"the padding is {fill(call)}, the zero point {zero}"
     attrs: Any = pad.attrs

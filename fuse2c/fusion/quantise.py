@@ -48,7 +48,7 @@ def quantise_before(g: Graph, m: Match) -> Rewrite | str:
                            inputs=(x, *q.inputs[1:]), outputs=(stored.name,)))
         tensors.append(stored)
         inputs.append(stored.name)
-    moved = replace(mover, inputs=(*inputs, *mover.inputs[len(movers):]), outputs=q.outputs)
+    moved = replace(mover, inputs=(*inputs, *mover.inputs[len(movers):]), outputs=q.outputs, quantised=True)
     return Rewrite((mover, q), (*new, moved), tuple(tensors))
 
 
@@ -64,7 +64,7 @@ def dequantise_after(g: Graph, m: Match) -> Rewrite | str:
         return "the tensor has another scale elsewhere"
     y = mover.outputs[0]
     stored = Tensor(g.fresh(f"{y}.q"), replace(t, shape=g.type(y).shape))
-    return Rewrite((mover,), (replace(mover, inputs=(dq.inputs[0], *mover.inputs[1:]), outputs=(stored.name,)),
+    return Rewrite((mover,), (replace(mover, inputs=(dq.inputs[0], *mover.inputs[1:]), outputs=(stored.name,), quantised=True),
                               replace(dq, name=f"{dq.name}.{mover.name}", inputs=(stored.name, *dq.inputs[1:]),
                                       outputs=(y,))), (stored,))
 
@@ -80,7 +80,7 @@ def requantise(g: Graph, m: Match) -> Rewrite | str:
             return Rewrite((q,), rename={q.outputs[0]: dq.inputs[0]})
         if g.producer(dq.inputs[0]) is not None and dq.inputs[0] not in g.outputs:
             return Rewrite((q,), rename={dq.inputs[0]: q.outputs[0]})
-    return Rewrite((q,), (Node(q.name, "Requantise", dq.inputs[:1], q.outputs, Attrs(), origin=q.origin),))
+    return Rewrite((q,), (Node(q.name, "Requantise", dq.inputs[:1], q.outputs, Attrs(), origin=q.origin, quantised=True),))
 
 
 def to_integer(g: Graph, m: Match) -> Rewrite | str:
@@ -95,7 +95,7 @@ def to_integer(g: Graph, m: Match) -> Rewrite | str:
     typed = {t.name: t for t in tensors}
     types = tuple((typed[t].type if t in typed else g.type(t)) if t else None for t in inputs)
     const = tuple(typed[t].data if t in typed else g.data(t) for t in inputs)
-    node = replace(f, inputs=inputs, outputs=q.outputs, origin=f.origin)
+    node = replace(f, inputs=inputs, outputs=q.outputs, quantised=True)
     call = Call(node, types, (g.type(q.outputs[0]),), const, g.requant)
     if why := all_ops()[f.op].integer(call):
         return why

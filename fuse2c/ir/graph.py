@@ -30,6 +30,7 @@ class Node:
     attrs: object = None
     body: tuple[Node, ...] = ()
     origin: tuple[str, ...] = ()        # names of the ONNX nodes it came from
+    quantised: bool = False             # computes on stored values of the real numbers that its types' scales mean
 
     @property
     def parts(self) -> tuple[Node, ...]:

@@ -5,31 +5,38 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
 
+import ml_dtypes
 import numpy as np
 
 
 class DType(StrEnum):
-    """Element types; the value is numpy's name."""
+    """Element types; the value is numpy's name. Types below 8 bits are stored one element a byte."""
 
     BOOL = "bool"
+    I2, U2, I4, U4 = "int2", "uint2", "int4", "uint4"
     I8, U8, I16, U16 = "int8", "uint8", "int16", "uint16"
     I32, U32, I64, U64 = "int32", "uint32", "int64", "uint64"
-    F32, F64 = "float32", "float64"
+    F16, BF16, F32, F64 = "float16", "bfloat16", "float32", "float64"
 
     @property
     def numpy(self) -> np.dtype:
         """The numpy type of one element."""
-        return np.dtype(self.value)
+        return np.dtype(getattr(ml_dtypes, self.value)) if self in SMALL else np.dtype(self.value)
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element in memory."""
         return self.numpy.itemsize
 
     @property
     def is_float(self) -> bool:
-        """float32 or float64."""
-        return self in (DType.F32, DType.F64)
+        """Any floating type."""
+        return self in (DType.F16, DType.BF16, DType.F32, DType.F64)
+
+    @property
+    def is_half(self) -> bool:
+        """16-bit floats: computed in float32 and rounded after each operator."""
+        return self in (DType.F16, DType.BF16)
 
     @property
     def is_quantised(self) -> bool:
@@ -37,15 +44,30 @@ class DType(StrEnum):
         return self in (DType.I8, DType.U8)
 
     @property
+    def is_signed(self) -> bool:
+        """Signed integers."""
+        return self.value.startswith("int")
+
+    @property
+    def bits(self) -> int:
+        """Significant bits of an integer type."""
+        return int(self.value.lstrip("uint"))
+
+    @property
     def range(self) -> tuple[int, int]:
         """Least and greatest value of an integer type."""
-        info = np.iinfo(self.numpy)
-        return int(info.min), int(info.max)
+        return (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1) if self.is_signed else (0, (1 << self.bits) - 1)
 
 
-CTYPE = {DType.BOOL: "uint8_t", DType.F32: "float", DType.F64: "double"} | {
-    d: f"{d.value}_t" for d in DType if d.value.startswith(("int", "uint"))}
-"""C type of one element."""
+SMALL = frozenset({DType.I2, DType.U2, DType.I4, DType.U4, DType.BF16})
+CTYPE = {d: f"{d.value}_t" for d in DType if d.value.startswith(("int", "uint"))} | {
+    DType.BOOL: "uint8_t", DType.I2: "int8_t", DType.U2: "uint8_t", DType.I4: "int8_t", DType.U4: "uint8_t",
+    DType.F16: "uint16_t", DType.BF16: "uint16_t", DType.F32: "float", DType.F64: "double"}
+"""C type of one element in memory."""
+COMPUTE = {d: "int32_t" for d in DType} | {
+    DType.U32: "uint32_t", DType.I64: "int64_t", DType.U64: "uint64_t",
+    DType.F16: "float", DType.BF16: "float", DType.F32: "float", DType.F64: "double"}
+"""C type in which elements are computed."""
 
 
 @dataclass(frozen=True, slots=True)

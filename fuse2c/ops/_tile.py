@@ -11,7 +11,7 @@ import numpy as np
 
 from fuse2c import quant
 from fuse2c.errors import Overflow
-from fuse2c.ir.types import DType, Quant, TensorType
+from fuse2c.ir.types import Quant, TensorType
 from fuse2c.ops.base import Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
@@ -122,8 +122,7 @@ def check_accumulator(c: Call, w: np.ndarray, bias: np.ndarray, x: TensorType, z
 
 def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> Requant:
     """The requantisation from s_x * s_w accumulators to the output, for centred weights [O, depth]."""
-    x, y = c.type(0).quant, c.y[0].quant
-    assert x is not None and y is not None
+    x, y = c.quant(0), c.y_quant
     low, high = c.type(0).dtype.range
     own = np.zeros(w.shape[0], np.int64) if bias is None else bias.astype(np.int64)
     bound = accumulator_bound(w, own, low - x.zero[0], high - x.zero[0])
@@ -147,6 +146,3 @@ def finish(r: Requant, channel: str = "oc") -> Scalar:
     return Scalar(text, table, limits=limits)
 
 
-def accumulator(dtype: DType) -> str:
-    """C type of the accumulator for elements of `dtype`."""
-    return {DType.F32: "float", DType.F64: "double"}.get(dtype, "int32_t")

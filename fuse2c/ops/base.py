@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fuse2c.errors import ShapeError, UnsupportedOp
+from fuse2c.errors import InternalError, ShapeError, UnsupportedOp
 from fuse2c.ir.graph import Graph, Node, Tensor
-from fuse2c.ir.types import DType, TensorType
+from fuse2c.ir.types import DType, Quant, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,20 @@ class Call:
         """The node's attributes: an instance of the operator's own dataclass."""
         return self.node.attrs
 
+    @property
+    def quantised(self) -> bool:
+        """Whether the tensors' elements stand for real numbers, by the scales in their types."""
+        return self.node.quantised
+
+    def quant(self, port: int) -> Quant:
+        """The quantisation of an input of a quantised node."""
+        return _quant(self.type(port), self.node)
+
+    @property
+    def y_quant(self) -> Quant:
+        """The quantisation of the output of a quantised node."""
+        return _quant(self.y[0], self.node)
+
     def has(self, port: int) -> bool:
         """Whether an optional input is there."""
         return port < len(self.x) and self.x[port] is not None
@@ -41,6 +55,12 @@ class Call:
     def constant(self, port: int) -> np.ndarray | None:
         """The value of a constant input; None when it is absent or variable."""
         return self.const[port] if port < len(self.const) else None
+
+
+def _quant(t: TensorType, node: Node) -> Quant:
+    if t.quant is None:
+        raise InternalError("a quantised node has a tensor without a scale", node=node.name, op=node.op)
+    return t.quant
 
 
 def bind(g: Graph, n: Node) -> Call:
@@ -197,6 +217,7 @@ class Op:
     scalar: Callable[[Call], Scalar] | None = None  # elementwise operators: usable in an epilogue
     integer: Callable[[Call], str] = lambda c: "it has no integer form"     # "" or why not, with 8-bit types
     layout: str = "row-major"       # "row-major" | "same" (elementwise) | "spatial" | "view" | "strided"
+    half: bool = False              # its kernels take 16-bit floats as they are
     moves: bool = False             # only moves elements: commutes with quantisation
     anchor: bool = False            # its kernels finish each element in a function that can take an epilogue
     docs: str = ""                  # what is not supported, for docs/OPERATORS.md

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import Quant, TensorType
+from fuse2c.ir.types import TensorType
 from fuse2c.ops import _tile, _window
 from fuse2c.ops._window import Window
 from fuse2c.ops._tile import Store, index
@@ -59,12 +59,11 @@ def infer(c: Call) -> list[TensorType]:
 
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
-    quant = c.type(0).quant if c.type(0).dtype.is_quantised else None
-    if quant is None:
+    if not c.quantised:
         y = _correlate(c, x, w, 0)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
-    centred = _tile.centred(w, _w_quant(c), 0)
-    acc = np.moveaxis(_correlate(c, x.astype(np.float64) - quant.zero[0], centred.astype(np.float64), 0), 1, -1)
+    centred = _tile.centred(w, c.quant(1), 0)
+    acc = np.moveaxis(_correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
@@ -73,13 +72,7 @@ def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
 
 def requant(c: Call, w: np.ndarray, b: np.ndarray | None) -> Requant:
     """The requantisation of the accumulators, for centred weights [O, ...]."""
-    return _tile.requant(c, _w_quant(c), w.reshape(w.shape[0], -1), b)
-
-
-def _w_quant(c: Call) -> Quant:
-    quant = c.type(1).quant
-    assert quant is not None
-    return quant
+    return _tile.requant(c, c.quant(1), w.reshape(w.shape[0], -1), b)
 
 
 def _correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
@@ -121,10 +114,10 @@ def matrix(c: Call, fold_zero: bool = True) -> tuple[np.ndarray, np.ndarray]:
         raise ShapeError("the weights are not constant", node=c.node.name, op="Conv", tensor=c.node.inputs[1])
     flat = np.moveaxis(w, 1, -1).reshape(w.shape[0], -1)
     x = c.type(0)
-    if x.quant is None or not x.dtype.is_quantised:
+    if not c.quantised:
         return flat, np.zeros(w.shape[0], w.dtype) if b is None else b
-    flat = _tile.centred(flat, _w_quant(c), 0)
-    zero = x.quant.zero[0]
+    flat = _tile.centred(flat, c.quant(1), 0)
+    zero = c.quant(0).zero[0]
     bias = _tile.bias_with_zero(flat, b, zero if fold_zero else 0)
     _tile.check_accumulator(c, flat, bias, x, 0 if fold_zero else zero)
     return flat, bias.astype(np.int32)
@@ -135,10 +128,10 @@ def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str
     x = c.type(0)
     names = _window.constants(c, c.attrs.window) | names
     finish = None
-    if x.dtype.is_quantised:
+    if c.quantised:
         w = c.constant(1)
         assert w is not None
-        finish = _tile.finish(requant(c, _tile.centred(w, _w_quant(c), 0), c.constant(2)))
+        finish = _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), c.constant(2)))
     return Spec(constants=names, tables=tables, finish=finish,
                 scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags)
 
@@ -151,7 +144,7 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
         per, block = flat.shape[0] // group, outputs(c)
         packed = np.concatenate([_tile.pack(flat[g * per:(g + 1) * per], block) for g in range(group)])
         names = {"GROUPS": group, "GROUP_C": x.shape[1] // group, "GROUP_OUT": per, "DEPTH": flat.shape[1],
-                 "FILL": x.quant.zero[0] if x.quant else 0, "TILE": pixels}
+                 "FILL": c.quant(0).zero[0] if c.quantised else 0, "TILE": pixels}
         scratch = pixels * flat.shape[1] * x.dtype.bytes if gather else 0
         channel = "(group * GROUP_OUT) + {oc}" if group > 1 else "{oc}"
         return base_spec(c, scratch, {"w": packed, "b": bias}, names, groups=group,
@@ -183,7 +176,7 @@ def depthwise_spec(c: Call) -> Spec:
     The zero point is subtracted from each element: a window that is cut off at the border has no padding to sum.
     """
     flat, bias = matrix(c, fold_zero=False)
-    zero = c.type(0).quant.zero[0] if c.type(0).quant else 0                    # type: ignore[union-attr]
+    zero = c.quant(0).zero[0] if c.quantised else 0
     names = {"MULT": flat.shape[0] // c.attrs.group}
     at = index("at", "oc", c.y[0].strides[1])
     return base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
@@ -193,7 +186,7 @@ def depthwise_spec(c: Call) -> Spec:
 def has_accumulator(c: Call) -> str:
     """float32, float64, or 8-bit integers with scales."""
     x = c.type(0)
-    if x.dtype.is_float or (x.dtype.is_quantised and x.quant is not None):
+    if c.quantised or x.dtype in ("float32", "float64"):
         return ""
     return f"no kernel for {x.dtype}"
 

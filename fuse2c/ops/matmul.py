@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import Quant, TensorType
+from fuse2c.ir.types import TensorType
 from fuse2c.ops import _tile
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
 
@@ -83,20 +83,13 @@ def reference(c: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = N
     """Exact for integers; float32 sums in float32."""
     a = np.swapaxes(a, -1, -2) if c.attrs.trans_a else a
     b = np.swapaxes(b, -1, -2) if c.attrs.trans_b else b
-    quant = c.type(0).quant if c.type(0).dtype.is_quantised else None
-    if quant is None:
+    if not c.quantised:
         y = np.matmul(a, b)
         return [y if bias is None else y + bias]
-    w = _tile.centred(b, _w_quant(c), b.ndim - 1)
-    acc = np.matmul(a.astype(np.float64) - quant.zero[0], w.astype(np.float64)).astype(np.int64)
-    y = _tile.requant(c, _w_quant(c), w.T, bias)(acc + (0 if bias is None else bias.astype(np.int64)))
+    w = _tile.centred(b, c.quant(1), b.ndim - 1)
+    acc = np.matmul(a.astype(np.float64) - c.quant(0).zero[0], w.astype(np.float64)).astype(np.int64)
+    y = _tile.requant(c, c.quant(1), w.T, bias)(acc + (0 if bias is None else bias.astype(np.int64)))
     return [y.astype(c.y[0].dtype.numpy)]
-
-
-def _w_quant(c: Call) -> Quant:
-    quant = c.type(1).quant
-    assert quant is not None
-    return quant
 
 
 def work(c: Call) -> Work:
@@ -124,7 +117,7 @@ def dense_when(c: Call) -> str:
         return "the right operand is not a constant matrix"
     if c.has(2) and c.constant(2) is None:
         return "the bias is not constant"
-    if not (a.dtype.is_float or (a.dtype.is_quantised and a.quant)):
+    if not (c.quantised or a.dtype in ("float32", "float64")):
         return f"no kernel for {a.dtype}"
     return ""
 
@@ -136,10 +129,10 @@ def dense_spec(c: Call) -> Spec:
     flat = b if c.attrs.trans_b else b.T                # [N, K]
     bias = c.constant(2)
     finish = None
-    if a.quant is not None and a.dtype.is_quantised:
-        quant = _w_quant(c)
+    if c.quantised:
+        quant = c.quant(1)
         flat = _tile.centred(flat, replace(quant, axis=0), 0)
-        folded = _tile.bias_with_zero(flat, bias, a.quant.zero[0])
+        folded = _tile.bias_with_zero(flat, bias, c.quant(0).zero[0])
         _tile.check_accumulator(c, flat, folded, a)
         finish, packed_bias = _tile.finish(_tile.requant(c, quant, flat, bias)), folded.astype(np.int32)
     else:
@@ -178,7 +171,7 @@ def general_spec(c: Call) -> Spec:
 
 def general_when(c: Call) -> str:
     """Floats, or plain integers with numpy's wrap-around left to the operands' ranges."""
-    if not c.type(0).dtype.is_float:
+    if c.type(0).dtype not in ("float32", "float64"):
         return f"no kernel for {c.type(0).dtype} with a variable right operand"
     return ""
 

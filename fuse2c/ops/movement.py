@@ -248,8 +248,9 @@ def reference(c: Call, *x: np.ndarray) -> list[np.ndarray]:
 def fill(c: Call) -> int | float:
     """The stored value of a Pad's constant."""
     t, value = c.type(0), c.attrs.value
-    if t.quant is not None and t.dtype.is_quantised:
-        return int(quantise(np.float32(value), np.float32(t.quant.scale[0]), np.int64(t.quant.zero[0]), *t.dtype.range))
+    if c.quantised:
+        q = c.quant(0)
+        return int(quantise(np.float32(value), np.float32(q.scale[0]), np.int64(q.zero[0]), *t.dtype.range))
     return float(value) if t.dtype.is_float else int(value)
 
 
@@ -339,7 +340,7 @@ def _mapped(c: Call) -> Part:
 def operator(name: str, layout: str, onnx: dict[str, Callable[[Source], None]]) -> Op:
     """One of the operators of this file."""
     return Op(name=name, onnx=onnx, ports=("x",), infer=infer, reference=reference, integer=integer,
-              layout=layout, moves=True, kernels=(Kernel("copy", spec),))
+              layout=layout, moves=True, half=True, kernels=(Kernel("copy", spec),))
 
 
 OPS = (

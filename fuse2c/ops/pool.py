@@ -17,7 +17,7 @@ from fuse2c.ops import _tile, _window
 from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
-from fuse2c.ops.elementwise import literal
+from fuse2c.ops._scalars import literal
 from fuse2c.quant import Requant, quantise
 
 
@@ -76,16 +76,17 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     if c.node.op == "MaxPool":
         least = -np.inf if t.dtype.is_float else t.dtype.range[0]
         return [_window.windows(x, window, least, out).max(axis=axes)]
-    real = x if t.quant is None else (x.astype(np.int32) - t.quant.zero[0]).astype(np.float32) * np.float32(t.quant.scale[0])
+    real = x
+    if c.quantised:
+        real = (x.astype(np.int32) - c.quant(0).zero[0]).astype(np.float32) * np.float32(c.quant(0).scale[0])
     taps = _window.windows(real, window, 0, out).reshape(*y.shape, -1)
     sums = np.zeros(y.shape, real.dtype)
     for i in range(taps.shape[-1]):
         sums += taps[..., i]
     mean = sums / divisors(c).astype(real.dtype)
-    if t.quant is None:
+    if not c.quantised:
         return [mean]
-    assert y.quant is not None
-    return [quantise(mean, np.float32(y.quant.scale[0]), np.int64(y.quant.zero[0]), *y.dtype.range).astype(y.dtype.numpy)]
+    return [quantise(mean, np.float32(c.y_quant.scale[0]), np.int64(c.y_quant.zero[0]), *y.dtype.range).astype(y.dtype.numpy)]
 
 
 def divisors(c: Call) -> np.ndarray:
@@ -113,8 +114,7 @@ def same_count(c: Call) -> int:
 
 def requant(c: Call) -> Requant:
     """s_x / (s_y * count) for the one count, or for each possible count 1..KH*KW."""
-    x, y = c.type(0).quant, c.y[0].quant
-    assert x is not None and y is not None
+    x, y = c.quant(0), c.y_quant
     counts = [same_count(c)] if same_count(c) else range(1, prod(c.attrs.window.kernel) + 1)
     return quant.requant(c.requant, x.scale[0], tuple(1.0 / n for n in counts), y.scale[0], y.zero[0],
                          c.y[0].dtype.range)
@@ -126,15 +126,16 @@ def integer_sum(c: Call) -> str:
     The float32 result is within (n + 4) eps / 2 of the sum of magnitudes; where no sum of n stored values lies that
     close to a tie, and the fixed-point multiplier rounds each of them alike, both kernels are equal.
     """
-    t, y = c.type(0), c.y[0]
-    if t.quant is None or not t.dtype.is_quantised or y.quant is None:
+    t = c.type(0)
+    if not c.quantised:
         return "it averages floats"
-    low, high = t.dtype.range[0] - t.quant.zero[0], t.dtype.range[1] - t.quant.zero[0]
+    x, y = c.quant(0), c.y_quant
+    low, high = t.dtype.range[0] - x.zero[0], t.dtype.range[1] - x.zero[0]
     counts = sorted(set(divisors(c).reshape(-1).tolist()))
     r = requant(c)
     for n in counts:
         sums = np.arange(n * low, n * high + 1)
-        exact = sums * (t.quant.scale[0] / y.quant.scale[0] / n)
+        exact = sums * (x.scale[0] / y.scale[0] / n)
         magnitude = np.abs(exact) if low >= 0 or high <= 0 else np.full(len(sums), np.abs(exact).max())
         inside = (exact > r.low - r.zero - 1) & (exact < r.high - r.zero + 1)
         close = np.abs(exact - np.floor(exact) - 0.5) <= (n + 4) * 2.0 ** -24 * magnitude
@@ -181,18 +182,17 @@ def average_spec(c: Call, integer: bool) -> Spec:
     store = Store("acc", str(fixed or "n"), _tile.index("at", "c", y.strides[1]))
     flags = {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store, "term_open": "", "term_close": ""}
     finish, acc = Scalar("({a} / (float)n)"), ""
-    if x.quant is not None:
-        zero = x.quant.zero[0]
+    if c.quantised:
+        zero = c.quant(0).zero[0]
         flags["term_close"] = f" - ({zero})"
         if integer:
             finish = _tile.finish(requant(c), "n - 1")
         else:
-            assert y.quant is not None
             acc = "float"
-            flags |= {"term_open": "(float)(", "term_close": f" - ({zero})) * {literal(x.quant.scale[0], DType.F32)}"}
+            flags |= {"term_open": "(float)(", "term_close": f" - ({zero})) * {literal(c.quant(0).scale[0], DType.F32)}"}
             low, high = y.dtype.range
-            finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(y.quant.scale[0], DType.F32)}, "
-                            f"{y.quant.zero[0]}, {low}, {high})")
+            finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(c.y_quant.scale[0], DType.F32)}, "
+                            f"{c.y_quant.zero[0]}, {low}, {high})")
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n")
 
 
@@ -202,8 +202,8 @@ def when(c: Call) -> str:
     if t.dtype.is_float:
         return ""
     if c.node.op == "MaxPool":
-        return "" if t.dtype.is_quantised else f"no kernel for {t.dtype}"
-    return integer(c) if t.dtype.is_quantised and t.quant else f"no kernel for {t.dtype}"
+        return "" if not t.dtype.is_half and t.dtype != "bool" else f"no kernel for {t.dtype}"
+    return integer(c) if c.quantised else f"no kernel for {t.dtype}"
 
 
 OPS = (

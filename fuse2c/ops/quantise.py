@@ -13,7 +13,8 @@ from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops import elementwise
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
-from fuse2c.ops.elementwise import Attrs, literal
+from fuse2c.ops._scalars import literal
+from fuse2c.ops.elementwise import Attrs
 from fuse2c.quant import quantise
 
 

@@ -64,16 +64,15 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """Floats as defined; integers as the module says."""
     axis, t, y = c.attrs.axis, c.type(0), c.y[0]
     top = x.max(axis=axis, keepdims=True)
-    if t.quant is None or not t.dtype.is_quantised:
+    if not c.quantised:
         e = np.exp(x - top)
         return [(e / e.sum(axis=axis, keepdims=True, dtype=x.dtype)).astype(x.dtype)]
-    assert y.quant is not None
     n = x.shape[axis]
-    e = exp_table(t.quant.scale[0], n)[top.astype(np.int32) - x].astype(np.int64)
-    value, shift = numerator(y.quant.scale[0], n)
+    e = exp_table(c.quant(0).scale[0], n)[top.astype(np.int32) - x].astype(np.int64)
+    value, shift = numerator(c.y_quant.scale[0], n)
     inverse = value // e.sum(axis=axis, keepdims=True)
     bits = exp_bits(n) + shift
-    stored = ((e * inverse + (1 << (bits - 1))) >> bits) + y.quant.zero[0]
+    stored = ((e * inverse + (1 << (bits - 1))) >> bits) + c.y_quant.zero[0]
     return [np.clip(stored, *y.dtype.range).astype(y.dtype.numpy)]
 
 
@@ -99,11 +98,10 @@ def spec(c: Call) -> Spec:
     names = {"OUTER": prod(x.shape[:axis]), "LENGTH": x.shape[axis], "STEP": prod(x.shape[axis + 1:])}
     if x.dtype.is_float:
         return Spec(names, by_rows=False)
-    assert x.quant is not None and y.quant is not None
-    value, shift = numerator(y.quant.scale[0], names["LENGTH"])
-    names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": y.quant.zero[0], "LOW": y.dtype.range[0],
+    value, shift = numerator(c.y_quant.scale[0], names["LENGTH"])
+    names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": c.y_quant.zero[0], "LOW": y.dtype.range[0],
               "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0]}
-    return Spec(names, {"exp": exp_table(x.quant.scale[0], names["LENGTH"])}, by_rows=False,
+    return Spec(names, {"exp": exp_table(c.quant(0).scale[0], names["LENGTH"])}, by_rows=False,
                 flags={"numerator": value})
 
 
@@ -114,4 +112,4 @@ def float_when(c: Call) -> str:
 
 OP = Op(name="Softmax", onnx={"Softmax": from_onnx}, infer=infer, reference=reference, work=work, integer=integer,
         layout="row-major",
-        kernels=(Kernel("softmax_f32", spec, when=float_when), Kernel("softmax_s8", spec, when=integer)))
+        kernels=(Kernel("softmax_f32", spec, when=float_when), Kernel("softmax_s8", spec, when=lambda c: integer(c) if c.quantised else f"no kernel for {c.type(0).dtype}")))

@@ -1,0 +1,42 @@
+"""Which files of runtime_c a piece of generated C needs."""
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from fuse2c.resources import folder
+
+ALWAYS = ("f2c.h", "f2c_config.h")
+
+
+@cache
+def _functions() -> dict[str, str]:
+    """Function -> the header that defines it."""
+    found = {}
+    for path in sorted(folder("runtime_c").glob("f2c_*.h")):
+        for name in re.findall(r"static inline [\w ]*?(f2c_\w+)\(", path.read_text(encoding="utf-8")):
+            found[name] = path.name
+    return found
+
+
+@cache
+def text(header: str) -> str:
+    """The content of a runtime file."""
+    return (folder("runtime_c") / header).read_text(encoding="utf-8")
+
+
+def headers(body: str) -> tuple[str, ...]:
+    """Headers that define the functions which `body` calls, sorted; f2c.h first."""
+    used = {_functions()[name] for name in set(re.findall(r"\bf2c_\w+", body)) if name in _functions()}
+    return ("f2c.h", *sorted(used - set(ALWAYS)))
+
+
+def closure(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The headers and all that they include, sorted."""
+    todo, found = [*ALWAYS, *names], set()
+    while todo:
+        header = todo.pop()
+        if header not in found:
+            found.add(header)
+            todo += re.findall(r'#include "(f2c[\w.]*)"', text(header))
+    return tuple(sorted(found))
