@@ -1,7 +1,7 @@
 PYTHON := .venv/bin/python
 WORKERS ?= auto
 
-.PHONY: help setup demo test lint wheel clean
+.PHONY: help setup demo docs test lint wheel clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -9,8 +9,11 @@ help:  ## print this list
 setup:  ## virtual environment in .venv, cross tools where this machine lets us install them
 	@scripts/setup.sh
 
-demo: setup  ## train, quantise, compile and run a digit classifier
-	$(PYTHON) examples/digits/demo.py
+demo: setup  ## compile two digit classifiers, check them here, measure them on an emulated Cortex-M4
+	@$(PYTHON) examples/digits/demo.py
+
+docs: setup  ## docs/OPERATORS.md, docs/FUSION.md, and what the README says that commands print
+	$(PYTHON) scripts/make_docs.py --readme --models ../shared/models
 
 test: setup  ## all tests
 	$(PYTHON) -m pytest -n $(WORKERS) --durations=15

@@ -34,6 +34,8 @@ def model_options(command: F) -> F:
                      help="Types of inputs and outputs."),
         click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
                      help="How integer layers round."),
+        click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
+                     help="Fewest cycles, or least RAM by streaming rows."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
@@ -53,7 +55,7 @@ def compiled(k: dict[str, Any]) -> Compiled:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE with a positive VALUE", param_hint="--dim")
         dims[name] = int(value)
     options = Options(dims=dims, fuse=not k.pop("no_fuse"),
-                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "ram", "flash")})
+                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "ram", "flash")})
     k.pop("debug")
     return compile_model(k.pop("model"), k.pop("target"), options, tuple(k.pop("dump_after")))
 

@@ -1,6 +1,15 @@
 """Every error a user can see: one base class, one printed shape."""
 from __future__ import annotations
 
+LONGEST = 200       # characters of a name or a message in an error
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """Text from a file, safe to show in one line: control characters escaped, the middle of what is long left out."""
+    plain = "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
+    half = longest // 2 - 2
+    return plain if len(plain) <= longest else f"{plain[:half]} .. {plain[-half:]}"
+
 
 class Fuse2cError(Exception):
     """What went wrong, where in the model, and what to do about it."""
@@ -16,9 +25,9 @@ class Fuse2cError(Exception):
         self.detail = detail            # further lines, for example one per unsupported operator
 
     def __str__(self) -> str:
-        lines = [f"error[{self.code}]: {self.args[0]}"]
-        lines += [f"  {line}" for line in self.detail]
-        lines += [f"  {key:9}: {value}" for key, value in self.where.items() if value]
+        lines = [f"error[{self.code}]: {printable(self.args[0], 2 * LONGEST)}"]
+        lines += [f"  {printable(line, 10 * LONGEST)}" for line in self.detail]
+        lines += [f"  {key:9}: {printable(value)}" for key, value in self.where.items() if value]
         lines += [f"  hint     : {self.hint}"] if self.hint else []
         return "\n".join(lines)
 
@@ -30,13 +39,17 @@ class ModelError(Fuse2cError):
 
 
 class UnsupportedOp(ModelError):
-    """One or more operators have no implementation; all of them are listed at once."""
+    """One or more operators have no implementation; all of them are listed at once.
+
+    `constants` names inputs of the model that an operator needs as constants (option `bind`).
+    """
 
     code = "F101"
+    constants: tuple[str, ...] = ()
 
 
 class UnboundDims(ModelError):
-    """Dimensions that are still symbolic after --dim and the default for the batch."""
+    """Dimensions that are still symbolic after --dim and the default for the batch; or --dim for none of them."""
 
     code = "F102"
 
@@ -98,6 +111,12 @@ class ToolMissing(BuildError):
     """A compiler or emulator is not installed."""
 
     code = "F402"
+
+
+class OutputError(Fuse2cError):
+    """The output folder cannot be written, or holds what fuse2c did not write."""
+
+    code = "F403"
 
 
 class Mismatch(Fuse2cError):

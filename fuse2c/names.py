@@ -9,8 +9,16 @@ RESERVED = frozenset("""
 auto break case char const continue default do double else enum extern float for goto if inline int long register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof
 bool true false nullptr int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t main errno NULL
-arena memcpy memset row row_end
+arena memcpy memset row row_end linux unix
+alignas alignof atomic_cancel bitand bitor catch char16_t char32_t compl concept consteval constexpr constinit
+const_cast co_await co_return co_yield decltype delete dynamic_cast explicit friend mutable namespace new noexcept
+operator private protected public reinterpret_cast requires static_assert static_cast template this thread_local throw
+typeid typename using virtual wchar_t and_eq not_eq or_eq xor xor_eq
+assert complex ctype fenv float_t inttypes limits locale math setjmp signal stdarg stdbool stddef stdint stdio stdlib
+string tgmath time wctype
+all clean help install package test example_main f2c f2c_config f2c_math f2c_quant
 """.split())
+"""Words of C, C++ and their libraries; headers that a model's own would hide; targets of make and CMake; our own files."""
 
 
 def identifier(text: str, fallback: str = "model") -> str:

@@ -4,24 +4,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fuse2c.errors import PlanError
 
-CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float")}
+CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"), "optimize": ("cycles", "ram")}
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of `build`, `check` and `bench`; the defaults are the command line's.
 
-    dims: values for symbolic dimensions. ram, flash: limits in bytes instead of the target's. name: C prefix,
+    dims: values for symbolic dimensions. bind: inputs that become constants. ram, flash: limits in bytes instead of the target's. name: C prefix,
     default from the file name.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
+    bind: Mapping[str, np.ndarray] = field(default_factory=dict)
     arena: str = "static"
     io: str = "model"
     requant: str = "fixed"
     fuse: bool = True
+    optimize: str = "cycles"
     ram: int | None = None
     flash: int | None = None
     name: str | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
-from fuse2c.passes import fold, fuse, layout, legalize, order, place, select
+from fuse2c.passes import fold, fuse, layout, legalize, order, place, promote, select, stream
 from fuse2c.plan import Plan
 
 
@@ -22,11 +22,13 @@ class Pass:
 
 PIPELINE = (
     Pass("legalize", legalize.run, "inputs and outputs are as the caller has them"),
+    Pass("promote", promote.run, "16-bit floats are float32 inside operators without kernels for them"),
     Pass("fold", fold.run, "what is constant is computed, quantised operators are integer operators"),
     Pass("layout", layout.run, "one storage order for each tensor, views where nothing moves"),
     Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
     Pass("select", select.run, "a kernel for every node"),
     Pass("order", order.run, "an order with a low memory peak"),
+    Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("place", place.run, "an address for every intermediate"),
 )
 

@@ -37,8 +37,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """Rows first..end-1 of a step."""
+
+    step: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor (or a step's scratch) lies while steps first..last run."""
+    """Where a tensor, a ring or a scratch buffer lies while calls first..last run."""
 
     name: str
     offset: int         # bytes from the start of the arena
@@ -57,6 +66,8 @@ class Plan:
     steps: tuple[Step, ...] = ()
     places: tuple[Place, ...] = ()
     views: dict[str, str] = field(default_factory=dict)     # tensor -> the tensor whose bytes it shares
+    rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
+    calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
     decisions: tuple[Decision, ...] = ()
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
 

@@ -1,17 +1,20 @@
 """Writes the output folder: header, kernels, weights, the runtime files in use, build files, an example."""
 from __future__ import annotations
 
-import shutil
-import tempfile
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuse2c.codegen import render, runtime
+import numpy as np
+
+from fuse2c.codegen import folder, render, runtime
+from fuse2c.codegen.schedule import Caller, Part
 from fuse2c.codegen.tables import Table, table
-from fuse2c.codegen.view import Param, View, view
-from fuse2c.errors import PlanError
-from fuse2c.ir.types import CTYPE, TensorType
+from fuse2c.codegen.view import clean, view
+from fuse2c.ir.types import CTYPE, DType, TensorType
 from fuse2c.names import Namer, identifier
+from fuse2c.ops._scalars import literal
 from fuse2c.plan import Plan
 
 
@@ -21,6 +24,7 @@ class Port:
 
     tensor: str
     name: str               # C parameter
+    buffer: str             # C array of a program that calls the model
     macro: str              # prefix of its macros
     ctype: str
     type: TensorType
@@ -30,14 +34,16 @@ class Port:
         """For comments: [1, 32, 32, 3]."""
         return str(list(self.type.shape))
 
+    @property
+    def scale(self) -> str:
+        """C literal of the scale; empty for a tensor without one scale."""
+        quant = self.type.quant
+        return literal(np.float32(quant.scale[0]), DType.F32) if quant and quant.per_tensor else ""
 
-@dataclass(frozen=True, slots=True)
-class CallView:
-    """One kernel call inside the run function."""
-
-    text: str
-    images: int
-    results: tuple[tuple[str, int], ...]    # pointer to, and bytes of, what the step wrote
+    @property
+    def zero(self) -> int:
+        """The zero point."""
+        return self.type.quant.zero[0] if self.type.quant else 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class ModelView:
     weight_bytes: int
     tables: tuple[Table, ...]
     kernels: tuple[str, ...]
-    calls: tuple[CallView, ...]
+    parts: tuple[Part, ...]
     headers: tuple[str, ...]
     sources: tuple[str, ...]
     cflags: str
@@ -89,35 +95,16 @@ def host_files(plan: Plan) -> dict[str, str]:
 
 
 def write(plan: Plan, output: Path) -> Path:
-    """Write the folder; nothing half-written is left behind. An older output of fuse2c is replaced."""
-    content = files(plan)
-    marker = f"{identifier(plan.graph.name)}_weights.c"
-    if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not _is_ours(output))):
-        raise PlanError(f"{output} exists and is no output of fuse2c", hint="choose another folder with -o")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    try:
-        for name, text in content.items():
-            (temporary / name).write_text(text, encoding="utf-8", newline="\n")
-        assert (temporary / marker).exists()
-        temporary.chmod(0o755)
-        if output.exists():
-            shutil.rmtree(output)
-        temporary.rename(output)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return output
-
-
-def _is_ours(output: Path) -> bool:
-    return (output / "f2c.h").is_file() and (output / "example_main.c").is_file()
+    """Write the folder; nothing half-written is left behind. An older output of fuse2c is replaced; see folder.py."""
+    return folder.write(files(plan), output)
 
 
 def model_view(plan: Plan) -> ModelView:
     """The view of a whole model."""
     name = identifier(plan.graph.name)
-    namer = Namer(frozenset({"arena", "n"}))
+    # What the run function names beside its parameters.
+    namer = Namer(frozenset({"bytes", "n", "trace", "trace_at", f"{name}_arena", f"{name}_run", f"{name}_trace",
+                             *(s.function for s in plan.steps)}))
     inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.graph.inputs)
     outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.graph.outputs)
     views = [view(plan, s) for s in plan.steps]
@@ -125,47 +112,33 @@ def model_view(plan: Plan) -> ModelView:
     tables = {n: a for v in views for n, a in v.tables.items()}
     params = [f"const {p.ctype} *{p.name}" for p in inputs] + [f"{p.ctype} *{p.name}" for p in outputs]
     caller = plan.options.arena == "caller"
-    places = {p.name: p.offset for p in plan.places}
-    ports = {p.tensor: p.name for p in inputs + outputs}
-    calls = tuple(_call(plan, v, ports, places) for v in views)
+    parts = Caller(plan, views, {p.tensor: p.name for p in inputs + outputs}).parts()
     return ModelView(
-        name=name, macro=name.upper(), title=plan.graph.name if plan.graph.name.isascii() else name,
-        target=plan.target.title, inputs=inputs, outputs=outputs,
-        params=", ".join(params + ["void *arena"] * caller), arena=plan.options.arena, arena_bytes=plan.arena_bytes,
+        name=name, macro=name.upper(), title=clean(plan.graph.name),
+        target=clean(plan.target.title), inputs=inputs, outputs=outputs,
+        params=_list(params + ["void *arena"] * caller), arena=plan.options.arena, arena_bytes=plan.arena_bytes,
         arena_used=bool(plan.places), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
-        kernels=kernels, calls=calls, headers=runtime.headers("\n".join(kernels)), sources=(f"{name}.c", f"{name}_weights.c"),
+        kernels=kernels, parts=parts, headers=runtime.headers("\n".join(kernels)),
+        sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
-        example_args=", ".join([p.name for p in inputs + outputs] + ["arena"] * caller))
+        example_args=_list([p.buffer for p in inputs + outputs] + ["arena"] * caller))
+
+
+def _unused(names: Iterable[str], calls: tuple[CallView, ...]) -> tuple[str, ...]:
+    """Parameters that the run function does not name."""
+    text = " ".join(c.text for c in calls)
+    return tuple(n for n in names if not re.search(rf"\b{n}\b", text))
+
+
+def _list(items: list[str]) -> str:
+    """A list of parameters: on one line if it fits, else each on its own."""
+    text = ", ".join(items)
+    return text if len(text) <= 90 else "\n    " + ",\n    ".join(items)
 
 
 def _port(plan: Plan, tensor: str, namer: Namer, model: str, fallback: str) -> Port:
     name = namer(tensor, fallback)
     t = plan.graph.type(tensor)
-    return Port(tensor, name, f"{model}_{name}".upper(), CTYPE[t.dtype], t)
-
-
-def _call(plan: Plan, v: View, ports: dict[str, str], places: dict[str, int]) -> CallView:
-    """The C call of a kernel: caller's buffers by name, intermediates by their place in the arena."""
-    args = []
-    for p in v.args:
-        pointer = _pointer(plan, p, ports, places, v.function)
-        if v.images > 1 and p.tensor:
-            pointer = f"{pointer} + (n * {plan.graph.type(p.tensor).count // v.images})"
-        args.append(pointer)
-    if v.by_rows:
-        args += ["0", str(v.rows)]
-    results = tuple((_pointer(plan, p, ports, places, v.function), plan.graph.type(p.tensor).bytes)
-                    for p in v.args if p.tensor and p.written)
-    return CallView(f"{v.function}({', '.join(args)});", v.images, results)
-
-
-def _pointer(plan: Plan, p: Param, ports: dict[str, str], places: dict[str, int], function: str) -> str:
-    """The C expression of a buffer."""
-    ctype = p.declaration.rsplit("*", 1)[0].strip()
-    root = plan.root(p.tensor) if p.tensor else f"{function} scratch"
-    owner = next((ports[t] for t in ports if p.tensor and plan.root(t) == root), None)
-    if owner is None:
-        return f"({ctype} *)(void *)&bytes[{places.get(root, 0)}]"
-    return owner if plan.graph.type(root).dtype == plan.graph.type(p.tensor).dtype else f"({ctype} *)(void *){owner}"
+    return Port(tensor, name, f"{fallback[:-3]}_{name}", f"{model}_{name}".upper(), CTYPE[t.dtype], t)

@@ -51,9 +51,9 @@ class Out:
     uses_at: bool
     operands: tuple[str, ...]       # C names of the tail's operands
 
-    def call(self, values: str, channel: str, at: str) -> str:
-        """The C expression that finishes `values`."""
-        args = [values] + [channel] * self.uses_channel + [at] * self.uses_at + list(self.operands)
+    def call(self, values: str, channel: str, at: str, row: str) -> str:
+        """The C expression that finishes `values`; `row` ends the names of pointers to rows."""
+        args = [values] + [channel] * self.uses_channel + [at] * self.uses_at + [f"{o}{row}" for o in self.operands]
         return f"{self.name}({', '.join(args)})"
 
 
@@ -192,7 +192,7 @@ def _bare(expr: str) -> str:
     return expr[1:-1]
 
 
-def store(o: Out | None, s: Store, values: str = "") -> str:
+def store(o: Out | None, s: Store, by_rows: bool, values: str = "") -> str:
     """The C statement that finishes and stores one element; `values` replaces the store's own value."""
-    value = values or s.value
-    return f"y[{s.at}] = {o.call(value, s.channel, s.at) if o else value};"
+    value, row = values or s.value, "_row" if by_rows else ""
+    return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row) if o else value};"

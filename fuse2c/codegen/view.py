@@ -1,6 +1,7 @@
 """Step -> View: every value that a kernel template may print, frozen. No template computes."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,20 +10,20 @@ import numpy as np
 
 from fuse2c.codegen import scalar
 from fuse2c.codegen.scalar import Out
-from fuse2c.ir.types import COMPUTE, CTYPE, DType
+from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
 from fuse2c.ops import all_ops
 from fuse2c.ops._tile import Tile
-from fuse2c.ops.base import bind
+from fuse2c.ops.base import bind, port_name
 from fuse2c.plan import Plan, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A pointer parameter: its C type and name; `row` is the index of row `iy` of a spatial tensor."""
+    """A pointer parameter: its C type and name; `row` is the C index at which a row of it starts."""
 
     ctype: str
     name: str
-    row: str = "(iy * X_SH)"
+    row: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class View:
     constants: tuple[str, ...]
     x: Operand
     y: Operand
+    tail: tuple[Operand, ...]
     acc: str
     out: Out | None
     table: Mapping[str, str]            # name -> C identifier
@@ -76,11 +78,26 @@ def view(plan: Plan, step: Step) -> View:
         function=step.function, comment=_comment(plan, step), args=args,
         params=", ".join([p.declaration for p in args] + rows),
         constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
-        x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0]), y=Operand(CTYPE[y.dtype], "y"),
+        x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0], _row(plan, step.node.parts[0].inputs[0], "iy", "X_SH")),
+        y=Operand(CTYPE[y.dtype], "y", _row(plan, step.node.outputs[0], "oy", "Y_SH" if "Y_SH" in spec.constants
+                                            else str(spec.flags.get("row_stride", 0)))),
+        tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", _row(plan, t, "oy", _height_stride(g.type(t))))
+                   for i, t in enumerate(tail, 1)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images)
+
+
+def _row(plan: Plan, tensor: str, variable: str, stride: str) -> str:
+    """Where row `variable` of a tensor starts: in a ring, modulo its rows."""
+    ring = plan.rings.get(plan.root(tensor))
+    return f"({variable} % {ring}) * {stride}" if ring else f"{variable} * {stride}"
+
+
+def _height_stride(t: TensorType) -> str:
+    """Elements between the rows of an operand that lies in memory like the output."""
+    return str(t.strides[t.memory_axes[0]]) if len(t.shape) >= 3 and t.memory_axes else "0"
 
 
 def table_ctype(a: np.ndarray) -> str:
@@ -91,12 +108,13 @@ def table_ctype(a: np.ndarray) -> str:
 def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
     """The anchor's variable inputs, the tail's operands, the output, scratch."""
     g, op, node = plan.graph, all_ops()[step.node.op], step.node.parts[0]
-    own = {plan.root(t) for t in step.node.outputs}
+    own = _overlapping(plan, step)
     inputs = []
     for i, t in enumerate(node.inputs):
+        if "loads" in step.spec.flags and t in node.inputs[:i]:
+            continue        # an elementwise kernel loads an operand once
         if t and g.data(t) is None:
-            port = op.ports[i] if i < len(op.ports) else f"{op.ports[-1]}{i}"
-            inputs.append((port, t))
+            inputs.append((port_name(op.ports, i), t))
     inputs += [(f"r{i}", t) for i, t in enumerate(tail, 1)]
     in_place = any(plan.root(t) in own for _, t in inputs)
     limit = "" if in_place else "restrict "
@@ -104,9 +122,17 @@ def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
     params += [Param(f"{CTYPE[g.type(t).dtype]} *{limit}y{i + 1 if i else ''}", t, True)
                for i, t in enumerate(step.node.outputs)]
     if step.spec.scratch:
-        ctype = CTYPE[g.type(node.inputs[0]).dtype]
+        ctype = step.spec.flags.get("scratch_ctype") or CTYPE[g.type(node.inputs[0]).dtype]
         params.append(Param(f"{ctype} *restrict scratch", "", True))
     return tuple(params)
+
+
+def _overlapping(plan: Plan, step: Step) -> set[str]:
+    """Roots whose bytes the step's outputs share, in whole or in part: pointers to them are not `restrict`."""
+    places = {p.name: p for p in plan.places}
+    written = [places[plan.root(t)] for t in step.node.outputs if plan.root(t) in places]
+    return {plan.root(t) for t in step.node.outputs} | {
+        name for name, p in places.items() for w in written if p.offset < w.offset + w.size and w.offset < p.offset + p.size}
 
 
 def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) -> dict[str, Any]:
@@ -114,38 +140,43 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
     flags = dict(step.spec.flags)
     ports = all_ops()[step.node.op].ports
     if "loads" in flags:
-        seen, values = set(), []
+        seen, values, rows = set(), [], []
         for load in flags.pop("loads"):
             tensor = step.node.parts[0].inputs[load.port]
             if not load.literal and tensor not in seen:
                 seen.add(tensor)
                 name = names[load.table] if load.table else ports[load.port]
+                ctype = CTYPE[plan.graph.type(tensor).dtype]
+                if load.row_stride:
+                    rows.append(Operand(ctype, name, _row(plan, tensor, "oy", str(load.row_stride))))
+                    name = f"{name}_row"
                 dtype = plan.graph.type(tensor).dtype
                 values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
-        flags["store"] = scalar.store(out, flags["store"], ", ".join(values))
+        flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values))
+        flags["operands"] = tuple(rows)
     elif "store" in flags:
-        flags["store"] = scalar.store(out, flags["store"])
+        flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
+    operands = {p: p for p in (port_name(ports, i) for i in range(max(len(ports), len(step.node.inputs))))} | dict(names)
+    for key, value in flags.items():
+        if isinstance(value, str) and key != "store":
+            flags[key] = _named(value, operands)
     if "parts" in flags:
-        flags["parts"] = [_copied(p, names, len(flags["parts"])) for p in flags["parts"]]
-    if "start" in flags:
-        flags["start"] = flags["start"].replace("{b}", names.get("b", "b"))
-    flags["operand"] = {"w": names.get("w", "w")}
+        flags["parts"] = [replace(p, to=_named(p.to, operands), value=_named(p.value, operands),
+                                  lines=tuple(_named(line, operands) for line in p.lines)) for p in flags["parts"]]
+    flags["operand"] = operands
     return flags
 
 
 def _lanes(tile: Tile, out: Out | None) -> Tile:
-    return replace(tile, blocks=tuple((block, tuple(replace(lane, text=scalar.store(out, lane.store)) for lane in lanes))
+    return replace(tile, blocks=tuple((block, tuple(replace(lane, text=scalar.store(out, lane.store, True)) for lane in lanes))
                                       for block, lanes in tile.blocks))
 
 
-def _copied(part: Any, names: Mapping[str, str], count: int) -> Any:
-    """A part of a copy with the element that it reads."""
-    source = part.source
-    for key, name in names.items():
-        source = source.replace(f"{{t_{key}}}", name)
-    return replace(part, value=f"x{part.port if part.port else ''}[{source}]")
+def _named(text: str, operands: Mapping[str, str]) -> str:
+    """Text with {operand} replaced by its C name: a parameter or a table."""
+    return re.sub(r"\{(\w+)\}", lambda m: operands.get(m[1], m[0]), text)
 
 
 def _comment(plan: Plan, step: Step) -> tuple[str, ...]:
@@ -155,12 +186,12 @@ def _comment(plan: Plan, step: Step) -> tuple[str, ...]:
     shapes = ", ".join(f"{g.type(t).dtype.value} {list(g.type(t).shape)}" for t in node.inputs
                        if t and g.data(t) is None)
     y = g.type(node.outputs[0])
-    origin = "; ".join(_clean(name) for name in node.origin)
+    origin = "; ".join(clean(name) for name in node.origin)
     work = f"{step.work.macs} multiply-accumulates" if step.work.macs else f"{step.work.alu} operations"
     return (f"/* {chain}", f" *   from  {origin}", f" *   {shapes} -> {y.dtype.value} {list(y.shape)}", f" *   {work} */")
 
 
-def _clean(name: str) -> str:
+def clean(name: str) -> str:
     """A node's name as comment text: printable ASCII, unable to end the comment, not too long."""
     text = "".join(ch if 32 <= ord(ch) < 127 else "?" for ch in name).replace("*/", "* /").replace("/*", "/ *")
     text = text.replace("??", "? ?").replace("\\", "/")

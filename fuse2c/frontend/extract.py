@@ -20,9 +20,10 @@ class Extractor:
         self.graph = self.model.graph
         self.made_by = {t: n for n in self.graph.node for t in n.output}
         self.constants = {t.name for t in self.graph.initializer}
+        weights = external.Weights(path.parent)
         for t in self.graph.initializer:
             if t.data_location == onnx.TensorProto.EXTERNAL:
-                t.CopyFrom(numpy_helper.from_array(external.array(t, path.parent), t.name))
+                t.CopyFrom(numpy_helper.from_array(weights.array(t), t.name))
 
     def cut(self, inputs: Mapping[str, TensorType], outputs: Iterable[str]) -> bytes | None:
         """A serialised model from `inputs` to `outputs`, or None if the file's graph does not connect them."""

@@ -1,8 +1,10 @@
 """ONNX -> IR. This folder is the only one that imports onnx; opsets and protobuf end here."""
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from fuse2c.errors import Fuse2cError, InternalError, ModelError, UnboundDims, UnsupportedOp
-from fuse2c.frontend import constants, external
-from fuse2c.ir.graph import Graph, Tensor
+from fuse2c.errors import InternalError, ModelError, ShapeError, UnboundDims, UnsupportedOp
+from fuse2c.frontend import control, external, functions, structure
+from fuse2c.frontend.constants import FOLDED, Evaluator
+from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import all_ops, onnx_importers
 from fuse2c.ops.base import Call, Importer, Source
@@ -20,8 +23,9 @@ from fuse2c.ops.movement import Shape
 from fuse2c.options import Options
 
 OPSET_MIN = 7
-DOMAINS = ("", "ai.onnx", "com.microsoft")
-KEEP = ("DequantizeLinear",)        # never folded here: integer weights must stay integers until quantisation is known
+MAX_RANK = 16
+LISTED = 5          # nodes and reasons of one operator in an error
+DOMAINS = (*structure.ONNX_DOMAINS, "com.microsoft")
 
 
 def read(path: Path, options: Options) -> Graph:
@@ -33,129 +37,227 @@ def read(path: Path, options: Options) -> Graph:
     if not OPSET_MIN <= version <= newest:
         raise ModelError(f"the model uses opset {version}", hint=f"opsets {OPSET_MIN} to {newest} are supported; "
                          "onnx.version_converter can convert it")
-    return _Reader(model, path, options, opsets, version).graph()
+    return _Reader(model, path, options, version).graph()
 
 
 class _Reader(Importer):
     """Walks the nodes of one model in order."""
 
-    def __init__(self, model: onnx.ModelProto, path: Path, options: Options, opsets: dict[str, int],
-                 version: int) -> None:
+    def __init__(self, model: onnx.ModelProto, path: Path, options: Options, version: int) -> None:
         super().__init__()
-        self.proto, self.path, self.options = model.graph, path, options
-        self.opsets, self.version = opsets, version
-        self.infer = _infer
+        self.proto, self.path, self.options, self.version = model.graph, path, options, version
+        self.weights = external.Weights(path.parent)
+        self.infer = self._infer
+        self.functions = {(f.domain, f.name) for f in model.functions}
         self.unsupported: list[tuple[str, str, str]] = []       # (operator, node, reason)
         self.unknown: set[str] = set()                          # tensors that an unsupported node would write
+        self.wanted: set[str] = set()                           # tensors that would have to be constants
+        self.foreign: dict[str, np.ndarray] = {}                # constants of types that only other constants may use
 
     def graph(self) -> Graph:
         """Import everything; all problems with operators are reported at once."""
+        names = structure.node_names(self.proto.node)
+        structure.check(self.proto, names)
         for tensor in self.proto.initializer:
-            self._constant(tensor.name, external.array(tensor, self.path.parent))
+            self._constant(tensor.name, self.weights.array(tensor))
+        self.evaluator = Evaluator(sum(t.type.count for t in self.tensors.values()))
         inputs = self._inputs()
-        names = _node_names(self.proto.node)
         for proto, name in zip(self.proto.node, names, strict=True):
-            self._node(proto, name)
+            self._node(proto, name, self.version)
         if self.unsupported:
             raise self._unsupported()
-        outputs = tuple(self._output(v.name, inputs) for v in self.proto.output)
-        if not outputs:
-            raise ModelError("the graph has no outputs")
+        outputs: tuple[str, ...] = ()
+        for value in self.proto.output:
+            outputs += (self._output(value.name, inputs + outputs),)
+        outputs += tuple(dict.fromkeys(count for t, count in self.counts.items() if t in outputs))
         return Graph(tuple(self.nodes), self.tensors, inputs, outputs, self.options.name or self.path.stem,
                      self.options.requant).pruned()
 
     def _constant(self, name: str, value: np.ndarray) -> None:
-        self.tensors[name] = Tensor(name, TensorType(_dtype(value.dtype, name), value.shape), value)
+        """Add a constant; one of a type that generated code has not may still be computed with here."""
+        if value.dtype.name in list(DType):
+            self.tensors[name] = Tensor(name, TensorType(DType(value.dtype.name), value.shape), value)
+        else:
+            self.foreign[name] = value
 
     def _inputs(self) -> tuple[str, ...]:
         """Types of the graph's inputs; symbolic dimensions are bound, what stays unbound is listed."""
-        known = {t.name for t in self.proto.initializer}
-        unbound, names = [], []
-        for value in self.proto.input:
-            if value.name in known:
-                continue
+        known = {t.name for t in self.proto.initializer} | set(self.options.bind)
+        for name in self.options.bind:
+            self._constant(name, np.asarray(self.options.bind[name]))
+        values = [v for v in self.proto.input if v.name not in known]
+        unbound = []
+        for value in values:
             t = value.type.tensor_type
             if not value.type.HasField("tensor_type") or not t.HasField("shape"):
-                raise ModelError("an input has no tensor type with a shape", tensor=value.name)
-            dims = []
-            for axis, dim in enumerate(t.shape.dim):
-                bound = self._dim(dim, axis)
-                if bound is None:
-                    unbound.append(f"{value.name}: axis {axis} ({dim.dim_param or 'unnamed'})")
-                dims.append(bound or 0)
-            dtype = _dtype(np.dtype(helper.tensor_dtype_to_np_dtype(t.elem_type)), value.name)
-            self.tensors[value.name] = Tensor(value.name, TensorType(dtype, tuple(dims)))
-            names.append(value.name)
+                raise ModelError("an input has no tensor type with a shape", tensor=value.name,
+                                 hint="export the model with shapes")
+            dims = [self._dim(dim, axis) for axis, dim in enumerate(t.shape.dim)]
+            unbound += [f"{value.name}: axis {axis} ({t.shape.dim[axis].dim_param or 'unnamed'})"
+                        for axis, size in enumerate(dims) if size is None]
+            shape = tuple(size or 0 for size in dims)
+            if prod(shape) > external.ELEMENT_LIMIT or len(shape) > MAX_RANK:
+                raise ShapeError(f"an input has the shape {list(shape[:MAX_RANK])}", tensor=value.name,
+                                 hint=f"up to {external.ELEMENT_LIMIT} elements and {MAX_RANK} axes are supported")
+            dtype = _dtype(t.elem_type, value.name)
+            known_value = np.zeros(shape, dtype.numpy) if prod(shape) == 0 and None not in dims else None
+            self.tensors[value.name] = Tensor(value.name, TensorType(dtype, shape), known_value)
         if unbound:
-            raise UnboundDims("dimensions without a value", detail=tuple(unbound), hint="give each with --dim NAME=VALUE"
-                              "; an unnamed one needs an export with static shapes")
-        return tuple(names)
+            raise UnboundDims("dimensions without a value", detail=tuple(unbound),
+                              hint="give each with --dim NAME=VALUE; an unnamed one needs an export with static shapes")
+        self._check_dims({d.dim_param for v in values for d in v.type.tensor_type.shape.dim if d.dim_param})
+        return tuple(v.name for v in values)
 
     def _dim(self, dim: onnx.TensorShapeProto.Dimension, axis: int) -> int | None:
-        """A dimension's value; a symbolic first axis is the batch and defaults to 1."""
-        if dim.HasField("dim_value") and dim.dim_value > 0:
+        """A dimension's value; a symbolic first axis is the batch and defaults to 1; -1 stands for none."""
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         if dim.dim_param in self.options.dims:
             return self.options.dims[dim.dim_param]
         return 1 if axis == 0 else None
 
-    def _node(self, proto: onnx.NodeProto, name: str) -> None:
-        """Fold, import or note a node as unsupported."""
-        if any(t in self.unknown for t in proto.input):
-            self.unknown.update(proto.output)
-        try:
-            if self._fold(proto, name):
-                return
-            load = onnx_importers().get(proto.op_type) if proto.domain in DOMAINS else None
-            if load is None:
-                domain = f"{proto.domain}." if proto.domain not in ("", "ai.onnx") else ""
-                raise UnsupportedOp(f"no operator {domain}{proto.op_type}", node=name, op=proto.op_type)
-            if any(t in self.unknown for t in proto.input):
-                return
-            missing = next((t for t in proto.input if t and t not in self.tensors), None)
-            if missing is not None:
-                raise ModelError("an input is never written", node=name, op=proto.op_type, tensor=missing,
-                                 hint="are the nodes in topological order?")
-            load(Source(name, proto.op_type, tuple(proto.input), tuple(proto.output), _attributes(proto),
-                        self.version, self))
-        except UnsupportedOp as e:
-            self.unsupported.append((proto.op_type, name, f"{e.args[0]}" + (f"; {e.hint}" if e.hint else "")))
-            self.unknown.update(proto.output)
-        except Fuse2cError:
-            raise
-        except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError, AttributeError) as e:
-            raise ModelError(f"the node is malformed ({type(e).__name__}: {e})", node=name, op=proto.op_type,
-                             hint="does onnx.checker accept the model?") from e
+    def _check_dims(self, named: set[str]) -> None:
+        """Refuse values for dimensions that no input has."""
+        for name in self.options.dims:
+            if name not in named:
+                close = difflib.get_close_matches(name, named, 1)
+                raise UnboundDims(f"no input has a dimension called {name!r}",
+                                  hint=f"did you mean {close[0]!r}?" if close else
+                                  f"the model has {', '.join(sorted(named)) or 'none that are symbolic'}")
 
-    def _fold(self, proto: onnx.NodeProto, name: str) -> bool:
+    def _node(self, proto: onnx.NodeProto, name: str, version: int) -> None:
+        """Fold, import, expand or note a node as unsupported; `version` is the operator set that it is written for."""
+        try:
+            self._refuse_unknown(proto, name, version)
+            if any(t in self.unknown for t in proto.input):
+                self.unknown.update(proto.output)
+                return
+            structure.check_node(proto, name, version)
+            if self._fold(proto, name, version) or self._expand(proto, name, version) or self._inline(
+                    proto, name, version):
+                return
+            load = onnx_importers().get(proto.op_type)
+            if load is None:
+                raise UnsupportedOp(f"{proto.op_type} of tensors that are not constant", node=name, op=proto.op_type)
+            for t in proto.input:
+                if t in self.foreign:
+                    raise _unsupported_type(self.foreign[t].dtype.name, t)
+            inputs = {t: self.type(t) if (data := self.data(t)) is None else data for t in proto.input if t}
+            expected = structure.outputs(proto, name, version, inputs)
+            load(Source(name, proto.op_type, tuple(proto.input), tuple(proto.output), _attributes(proto), version,
+                        self))
+            for t, kind in expected.items():
+                if t in self.tensors and (self.type(t).dtype, self.type(t).shape) != (kind.dtype, kind.shape):
+                    raise InternalError(f"the result should be {kind}, but became {self.type(t)}", node=name,
+                                        op=proto.op_type, tensor=t)
+        except UnsupportedOp as e:
+            self.wanted.add(e.where["tensor"])
+            self._note(proto, name, f"{e.args[0]}" + (f"; {e.hint}" if e.hint else ""))
+        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, MemoryError) as e:
+            raise ModelError(f"the node is malformed ({type(e).__name__}: {structure.first_line(e)})", node=name,
+                             op=proto.op_type, hint="does onnx.checker accept the model?") from e
+
+    def _note(self, proto: onnx.NodeProto, name: str, reason: str) -> None:
+        self.unsupported.append((proto.op_type, name, reason))
+        self.unknown.update(proto.output)
+
+    def _refuse_unknown(self, proto: onnx.NodeProto, name: str, version: int) -> None:
+        """Raise UnsupportedOp for a node that cannot be compiled, whatever its inputs are."""
+        domain, op = proto.domain, proto.op_type
+        if (domain, op) in self.functions:
+            raise UnsupportedOp(f"a function of the model's own: {op}", node=name, op=op,
+                                hint="onnx.inliner replaces such functions by their nodes")
+        plain = domain in structure.ONNX_DOMAINS
+        if domain in DOMAINS and op in onnx_importers():
+            return
+        if plain and (op in (*FOLDED, *control.OPERATORS, "Shape", "Size") or functions.defines(proto, version)):
+            return
+        raise UnsupportedOp(f"no operator {'' if plain else f'{domain}.'}{op}", node=name, op=op)
+
+    def _expand(self, proto: onnx.NodeProto, name: str, version: int) -> bool:
+        """Import an operator without an importer that ONNX defines by other operators. True if it did."""
+        if proto.domain not in structure.ONNX_DOMAINS or proto.op_type in onnx_importers():
+            return False
+        types = {t: self.tensors[t].type for t in proto.input if t in self.tensors}
+        if any(t not in types for t in proto.input if t):
+            return False
+        found = functions.expand(proto, types, version, name)
+        if found is None:
+            return False
+        before = len(self.unsupported)
+        for inner in found[0]:
+            self._node(inner, inner.name, found[1].get("", version))
+        self._joined(before, proto, name)
+        return True
+
+    def _inline(self, proto: onnx.NodeProto, name: str, version: int) -> bool:
+        """Import control flow as the nodes of its bodies. True if it was control flow."""
+        if proto.domain not in structure.ONNX_DOMAINS or proto.op_type not in control.OPERATORS:
+            return False
+        before = len(self.unsupported)
+        control.Inliner(self, self._node, self._constant, self.weights.array, proto, name, version).run()
+        self._joined(before, proto, name)
+        return True
+
+    def _joined(self, before: int, proto: onnx.NodeProto, name: str) -> None:
+        """Note what is unsupported of a node's inner nodes as the node's own."""
+        if len(self.unsupported) > before:
+            reasons = [reason for _, _, reason in self.unsupported[before:]]
+            del self.unsupported[before:]
+            self._note(proto, name, f"it needs {'; '.join(dict.fromkeys(reasons))}")
+
+    def _fold(self, proto: onnx.NodeProto, name: str, version: int) -> bool:
         """Compute a node whose result is constant. True if it was."""
-        if proto.domain not in ("", "ai.onnx") or proto.op_type in KEEP:
+        if proto.domain not in structure.ONNX_DOMAINS:
             return False
-        if proto.op_type == "Shape" and proto.input[0] in self.tensors:
-            shape = self.tensors[proto.input[0]].type.shape
-            first, last = (helper.get_node_attr_value(proto, a) if any(x.name == a for x in proto.attribute) else d
-                           for a, d in (("start", 0), ("end", len(shape))))
-            self._constant(proto.output[0], np.asarray(shape[first:last], np.int64))
+        if proto.op_type in ("Shape", "Size") and proto.input[0] in self.tensors:
+            t, found = self.tensors[proto.input[0]].type, _attributes(proto)
+            shape = np.asarray(t.shape[found.get("start", 0):found.get("end", len(t.shape))], np.int64)
+            self._constant(proto.output[0], shape if proto.op_type == "Shape" else np.asarray(t.count, np.int64))
             return True
-        values = [self.data(t) for t in proto.input if t]
-        if any(v is None for v in values) or any(a.HasField("g") for a in proto.attribute):
+        tensor = next((a.t for a in proto.attribute if proto.op_type == "Constant" and a.name == "value"), None)
+        if tensor is not None:
+            self._constant(proto.output[0], self.weights.array(tensor))
+            return True
+        values = [self.foreign.get(t, self.data(t)) for t in proto.input if t]
+        if proto.op_type not in FOLDED or any(v is None for v in values):
             return False
-        if proto.op_type == "Constant":
-            tensors = [a.t for a in proto.attribute if a.name == "value"]
-            if tensors:
-                self._constant(proto.output[0], external.array(tensors[0], self.path.parent))
-                return True
-        proto.name = name
-        results = constants.evaluate(proto, [v for v in values if v is not None], self.opsets)
-        for output, value in zip([t for t in proto.output if t], results, strict=True):
+        results = self.evaluator.run(proto, name, [v for v in values if v is not None], version)
+        for output, value in zip(filter(None, proto.output), results, strict=True):
             self._constant(output, value)
         return True
 
-    def _output(self, name: str, inputs: tuple[str, ...]) -> str:
-        """An output that is an input or a constant gets a copy, so that the caller finds it in its own buffer."""
-        if name not in self.tensors:
-            raise ModelError("an output is never written", tensor=name)
-        if name not in inputs and self.data(name) is None:
+    def add(self, node: Node) -> None:
+        """Append a node. One that reads only constants, of which one is empty, is computed now: no kernel sees it."""
+        super().add(node)
+        read = [t for t in node.inputs if t]
+        if all(self.data(t) is not None for t in read) and any(self.type(t).count == 0 for t in read) \
+                and self.nodes and self.nodes[-1] is node:
+            call = Call(node, tuple(self.type(t) if t else None for t in node.inputs),
+                        tuple(self.type(t) for t in node.outputs), tuple(self.data(t) for t in node.inputs))
+            self.nodes.pop()
+            for t, value in zip(node.outputs, all_ops()[node.op].reference(call, *call.const), strict=True):
+                self.tensors[t] = replace(self.tensors[t], data=np.asarray(value, self.type(t).dtype.numpy))
+
+    def _infer(self, c: Call) -> list[TensorType]:
+        """Output types of a node; refuses tensors that are empty or too large for generated code."""
+        op = all_ops().get(c.node.op)
+        if op is None:
+            raise InternalError("an importer made an unknown operator", op=c.node.op)
+        types = op.infer(c)
+        for t in types:
+            if min(t.shape, default=0) < 0 or t.count > external.ELEMENT_LIMIT or len(t.shape) > MAX_RANK:
+                raise ShapeError(f"the result has the shape {list(t.shape[:MAX_RANK])}", node=c.node.name, op=c.node.op,
+                                 hint=f"up to {external.ELEMENT_LIMIT} elements and {MAX_RANK} axes are supported")
+            if all(self.data(name) is not None for name in c.node.inputs if name):      # computed later, not run
+                self.evaluator.spend(t.count, c.node.name, c.node.op)
+        return types
+
+    def _output(self, name: str, taken: tuple[str, ...]) -> str:
+        """An output that is an input, a constant or an output already gets a copy, for the caller's own buffer."""
+        if name in self.foreign:
+            raise _unsupported_type(self.foreign[name].dtype.name, name)
+        if name not in taken and (self.data(name) is None or self.type(name).count == 0):
             return name
         copy = self.temporary(f"{name}_out")
         Source(copy, "Identity", (name,), (copy,), {}, self.version, self).node("Reshape", Shape(self.type(name).shape))
@@ -163,38 +265,34 @@ class _Reader(Importer):
 
     def _unsupported(self) -> UnsupportedOp:
         """All unsupported nodes in one error: counts by operator, then names and reasons."""
-        counts = Counter(op for op, _, _ in self.unsupported)
-        rows = [f"{op} ({counts[op]}x): {', '.join(n for o, n, _ in self.unsupported if o == op)[:200]}: "
-                f"{next(r for o, _, r in self.unsupported if o == op)}" for op in sorted(counts)]
-        return UnsupportedOp(f"{len(self.unsupported)} nodes cannot be compiled", detail=tuple(rows),
-                             hint="`fuse2c list ops` shows what is supported")
+        rows = []
+        for op, count in sorted(Counter(op for op, _, _ in self.unsupported).items()):
+            nodes = [name for o, name, _ in self.unsupported if o == op]
+            reasons = dict.fromkeys(reason for o, _, reason in self.unsupported if o == op)
+            more = f" and {count - LISTED} more" if count > LISTED else ""
+            rows.append(f"{op} ({count}x): {', '.join(nodes[:LISTED])}{more}: {'; or '.join(list(reasons)[:LISTED])}")
+        count = len(self.unsupported)
+        error = UnsupportedOp(f"{count} node{'s' if count > 1 else ''} cannot be compiled", detail=tuple(rows),
+                              hint="`fuse2c list ops` shows what is supported")
+        wanted = self.wanted
+        for node in reversed(self.nodes):       # what a size is computed from
+            wanted = wanted | set(node.inputs) if wanted & set(node.outputs) else wanted
+        error.constants = tuple(sorted(wanted & {v.name for v in self.proto.input}))
+        return error
 
 
-def _infer(c: Call) -> list[TensorType]:
-    op = all_ops().get(c.node.op)
-    if op is None:
-        raise InternalError("an importer made an unknown operator", op=c.node.op)
-    return op.infer(c)
-
-
-def _dtype(dtype: np.dtype, tensor: str) -> DType:
+def _dtype(elem_type: int, tensor: str) -> DType:
     try:
-        return DType(dtype.name)
-    except ValueError:
-        raise ModelError(f"element type {dtype.name} is not supported", tensor=tensor,
-                         hint="convert the model to float32 or quantise it to int8") from None
+        return DType(np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name)
+    except (KeyError, ValueError):
+        names = onnx.TensorProto.DataType
+        raise _unsupported_type(names.Name(elem_type).lower() if elem_type in names.values() else str(elem_type),
+                                tensor) from None
 
 
-def _node_names(nodes: Any) -> list[str]:
-    """A unique name for each node: its own, else operator and position."""
-    seen: set[str] = set()
-    names = []
-    for i, n in enumerate(nodes):
-        name = n.name or f"{n.op_type}_{i}"
-        name = f"{name}.{i}" if name in seen else name
-        seen.add(name)
-        names.append(name)
-    return names
+def _unsupported_type(name: str, tensor: str) -> ModelError:
+    return ModelError(f"element type {name} is not supported", tensor=tensor,
+                      hint="convert the model to float32 or quantise it to int8")
 
 
 def _attributes(proto: onnx.NodeProto) -> Mapping[str, Any]:
@@ -208,5 +306,3 @@ def _attributes(proto: onnx.NodeProto) -> Mapping[str, Any]:
             value = numpy_helper.to_array(value)
         values[a.name] = value
     return values
-
-

@@ -32,6 +32,15 @@ def along_channels(g: Graph, anchor: Node, value: np.ndarray) -> np.ndarray | No
     return np.broadcast_to(value.reshape(-1), (shape[axis],)) if full[axis] in (1, shape[axis]) else None
 
 
+def no_channels(g: Graph, anchor: Node) -> str:
+    """Why a constant behind an anchor cannot move into its weights or its bias; "" if it can."""
+    if anchor.quantised:
+        return "its sums are stored integers"
+    if anchor.op == "MatMul" and len(g.type(anchor.inputs[1]).shape) < 2:
+        return "a product with a vector has no output channels"
+    return ""
+
+
 def other_input(n: Node, tensor: str) -> str:
     """The operand of a binary node that is not `tensor`."""
     return n.inputs[1] if n.inputs[0] == tensor else n.inputs[0]
@@ -46,7 +55,7 @@ def dequantised_constant(g: Graph, tensor: str) -> bool:
 def bias_add(g: Graph, m: Match) -> Rewrite | str:
     """anchor(x, w) + b  =  anchor(x, w, b)."""
     anchor, add = m["anchor"], m["add"]
-    if why := inner_use(g, m):
+    if why := inner_use(g, m) or no_channels(g, anchor):
         return why
     bias = other_input(add, anchor.outputs[0])
     value = g.data(bias)
@@ -72,7 +81,7 @@ def bias_add(g: Graph, m: Match) -> Rewrite | str:
 def scale_weights(g: Graph, m: Match) -> Rewrite | str:
     """anchor(x, w, b) * s  =  anchor(x, w * s, b * s): a batch normalisation's product."""
     anchor, mul = m["anchor"], m["mul"]
-    if why := inner_use(g, m):
+    if why := inner_use(g, m) or no_channels(g, anchor):
         return why
     w, factor = g.data(anchor.inputs[1]), g.data(other_input(mul, anchor.outputs[0]))
     vector = None if factor is None else along_channels(g, anchor, factor)
@@ -159,6 +168,8 @@ def flatten_channels_last(g: Graph, m: Match) -> Rewrite | str:
         return why
     if w is None or w.ndim != 2 or dense.inputs[0] != flat.outputs[0]:
         return "the weights are not a constant matrix"
+    if dense.attrs.trans_a:                                                                 # type: ignore[attr-defined]
+        return "the flattened tensor is read transposed"
     producer = g.producer(flat.inputs[0])
     if len(x.shape) < 3 or shape != (x.shape[0], x.count // x.shape[0]):
         return "not a flattening of [N,C,spatial...]"

@@ -17,6 +17,7 @@ from fuse2c.ir.types import DType
 from fuse2c.ops import all_ops
 from fuse2c.ops.base import Call, bind
 from fuse2c.ops.elementwise import Attrs
+from fuse2c.ops.movement import Pads, fill
 
 MONOTONE = frozenset({"Relu", "Clip"})
 BIAS_PORT = {"Conv": 2, "MatMul": 2}
@@ -32,14 +33,27 @@ def per_tensor(g: Graph, q: Node) -> bool:
     return g.type(q.inputs[1]).count == 1
 
 
+def as_stated(g: Graph, dq: Node) -> bool:
+    """Whether a DequantizeLinear reads its tensor with the very scale and zero point that the tensor's type states.
+
+    A stored tensor may be read by several of them, each with its own; the type states those of the first.
+    """
+    t, scale, zero = g.type(dq.inputs[0]), g.data(dq.inputs[1]), g.data(dq.inputs[2])
+    if t.quant is None or scale is None or zero is None:
+        return False
+    axis = None if scale.size == 1 else len(t.shape) - scale.ndim
+    return (t.quant.axis == axis and t.quant.scale == tuple(map(float, scale.reshape(-1)))
+            and bool((np.asarray(t.quant.zero) == zero.reshape(-1)).all()))
+
+
 def quantise_before(g: Graph, m: Match) -> Rewrite | str:
     """Q(g(x)) = g(Q(x))."""
     mover, q = m["mover"], m["q"]
     if why := inner_use(g, m):
         return why
-    if not per_tensor(g, q):
-        return "the scale is not per tensor"
     t = g.type(q.outputs[0])
+    if not per_tensor(g, q) or t.quant is None:
+        return "the scale is not one constant for the tensor"
     new, tensors, inputs = [], [], []
     movers = mover.inputs if mover.op == "Concat" else mover.inputs[:1]
     for x in movers:
@@ -60,8 +74,12 @@ def dequantise_after(g: Graph, m: Match) -> Rewrite | str:
     if not per_tensor(g, dq) or g.data(dq.inputs[0]) is not None:
         return "a constant, or a scale that is not per tensor"
     t = g.type(dq.inputs[0])
-    if t.quant is None or t.dtype not in (DType.I8, DType.U8):
+    if t.dtype not in (DType.I8, DType.U8) or not as_stated(g, dq):
         return "the tensor has another scale elsewhere"
+    if isinstance(mover.attrs, Pads) and t.quant is not None:
+        stored_fill = fill(bind(g, replace(mover, inputs=dq.inputs[:1], quantised=True)))
+        if np.float32((stored_fill - t.quant.zero[0]) * t.quant.scale[0]) != np.float32(mover.attrs.value):
+            return f"the padding {mover.attrs.value:g} is no stored value"
     y = mover.outputs[0]
     stored = Tensor(g.fresh(f"{y}.q"), replace(t, shape=g.type(y).shape))
     return Rewrite((mover,), (replace(mover, inputs=(dq.inputs[0], *mover.inputs[1:]), outputs=(stored.name,), quantised=True),
@@ -75,6 +93,8 @@ def requantise(g: Graph, m: Match) -> Rewrite | str:
     x, y = g.type(dq.inputs[0]), g.type(q.outputs[0])
     if not (x.dtype.is_quantised and x.quant and x.quant.per_tensor and y.quant and y.quant.per_tensor):
         return "not 8 bit with one scale on both sides"
+    if not as_stated(g, dq):
+        return f"{dq.inputs[0]} is read with two different scales"
     if x.quant == y.quant and x.dtype == y.dtype:
         if q.outputs[0] not in g.outputs:
             return Rewrite((q,), rename={q.outputs[0]: dq.inputs[0]})
@@ -112,8 +132,7 @@ def _stored_inputs(g: Graph, f: Node) -> tuple[tuple[str, ...], tuple[Tensor, ..
         dq = g.producer(t)
         if dq is None or dq.op != "DequantizeLinear":
             return f"{t} is not behind a DequantizeLinear"
-        stored = g.type(dq.inputs[0])
-        if stored.quant is None or stored.quant.scale != tuple(map(float, g.tensors[dq.inputs[1]].data.reshape(-1))):   # type: ignore[union-attr]
+        if not as_stated(g, dq):
             return f"{dq.inputs[0]} is read with two different scales"
         inputs.append(dq.inputs[0])
     port = BIAS_PORT.get(f.op, -1)
@@ -131,7 +150,7 @@ def _stored_inputs(g: Graph, f: Node) -> tuple[tuple[str, ...], tuple[Tensor, ..
 def _bias(g: Graph, bias: str, scale: np.ndarray) -> np.ndarray | str:
     """The bias as int32 at scale s_x * s_w: its own integers where the scales agree, else rounded."""
     dq, value = g.producer(bias), g.data(bias)
-    if dq is not None and dq.op == "DequantizeLinear" and g.data(dq.inputs[0]) is not None:
+    if dq is not None and dq.op == "DequantizeLinear" and all(g.data(t) is not None for t in dq.inputs):
         own = g.tensors[dq.inputs[1]].data
         stored = g.data(dq.inputs[0])
         assert own is not None and stored is not None

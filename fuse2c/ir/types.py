@@ -126,6 +126,16 @@ class TensorType:
         """Storage order without axes of size 1: two types with equal `memory_axes` and shape share their bytes."""
         return tuple(a for a in self.storage if self.shape[a] != 1)
 
+    @property
+    def row_major(self) -> bool:
+        """Whether the elements lie in memory in logical order."""
+        return self.memory_axes == tuple(sorted(self.memory_axes))
+
+    @property
+    def batch_first(self) -> bool:
+        """Whether the slices along axis 0, the images of a batch, follow one another in memory."""
+        return self.shape[:1] == (1,) or self.memory_axes[:1] == (0,)
+
     def __str__(self) -> str:
         layout = "" if not self.order else " as " + "".join(map(str, self.order))
         quant = f" q{self.quant.scale[0]:.6g}{self.quant.zero[0]:+d}" if self.quant else ""
@@ -133,8 +143,10 @@ class TensorType:
 
 
 def pack(value: np.ndarray, t: TensorType) -> np.ndarray:
-    """A logical array as it lies in memory: contiguous and one-dimensional."""
-    return np.ascontiguousarray(np.transpose(value.reshape(t.shape), t.storage)).reshape(-1)
+    """A logical array as it lies in memory: contiguous and one-dimensional; int2 and int4 extended to whole bytes."""
+    wide = value.astype(np.int8) if t.dtype in (DType.I2, DType.I4) else value
+    flat = np.ascontiguousarray(np.transpose(wide.reshape(t.shape), t.storage)).reshape(-1)
+    return flat if wide is value else flat.view(t.dtype.numpy)
 
 
 def unpack(memory: np.ndarray, t: TensorType) -> np.ndarray:

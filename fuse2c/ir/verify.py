@@ -22,9 +22,10 @@ def verify(g: Graph) -> None:
     for t in g.outputs:
         if t not in seen:
             raise InternalError("an output is never written", tensor=t)
-    for t in g.tensors.values():
-        if sorted(t.type.storage) != list(range(len(t.type.shape))):
-            raise InternalError(f"storage order {t.type.order} does not fit the shape {t.type.shape}", tensor=t.name)
+    for tensor in g.tensors.values():
+        order, shape = tensor.type.order, tensor.type.shape
+        if sorted(tensor.type.storage) != list(range(len(shape))):
+            raise InternalError(f"storage order {order} does not fit the shape {shape}", tensor=tensor.name)
 
 
 def _body(n: Node, seen: set[str]) -> None:

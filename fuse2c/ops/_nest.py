@@ -9,7 +9,7 @@ from fuse2c.ir.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop: `for (int32_t var = begin; var < end; ++var)`; the outermost one runs over rows."""
+    """One loop: `for (int32_t var = begin; var < end; ++var)`."""
 
     var: str
     begin: str
@@ -19,12 +19,13 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops from the outermost to the innermost, and each operand's C index into its memory."""
+    """Loops from the outermost to the innermost, and each operand's C index into its memory (or into its row)."""
 
     loops: tuple[Loop, ...]
     index: tuple[str, ...]
-    rows: int
     indent: str             # of the loop body
+    rows: int = 1                           # rows that the caller loops over, outside of these loops
+    row_strides: tuple[int, ...] = ()       # distance in elements between rows of each operand
 
     @property
     def closing(self) -> tuple[str, ...]:
@@ -47,31 +48,32 @@ def broadcast(t: TensorType, rank: int) -> Access:
     return Access((0,) * missing + tuple(own))
 
 
-def nest(y: TensorType, operands: Sequence[Access], rows: bool = True, indent: str = "    ") -> Nest:
+def nest(y: TensorType, operands: Sequence[Access], rows: bool = False, indent: str = "    ", letter: str = "i") -> Nest:
     """Loops over `y` in storage order. The first index belongs to y itself, the others to `operands`.
 
-    With `rows`, the outermost loop takes the kernel's row range; spatial tensors keep their first axis apart for it,
-    so that a row of the loop is a row of the tensor.
+    With `rows`, the outermost axis of a tensor of three or more is left to the caller, who computes a range of its
+    rows. `letter` starts the names of the variables.
     """
     accesses = [Access(y.strides), *operands]
     axes = [a for a in y.storage if y.shape[a] != 1] or [0] * bool(y.shape)
+    count, row_strides = 1, [0] * len(accesses)
+    if rows and len(y.shape) >= 3 and len(axes) > 1:
+        count, row_strides = y.shape[axes[0]], [a.strides[axes[0]] for a in accesses]
+        axes = axes[1:]
     merged: list[tuple[int, list[int]]] = []            # (extent, stride of each operand)
     for axis in axes:
         extent, strides = y.shape[axis], [a.strides[axis] for a in accesses]
-        if merged and not (rows and len(y.shape) >= 3 and len(merged) == 1):
-            outer_extent, outer = merged[-1]
-            if all(o == s * extent for o, s in zip(outer, strides, strict=True)):
-                merged[-1] = (outer_extent * extent, strides)
-                continue
-        merged.append((extent, strides))
+        if merged and all(o == s * extent for o, s in zip(merged[-1][1], strides, strict=True)):
+            merged[-1] = (merged[-1][0] * extent, strides)
+        else:
+            merged.append((extent, strides))
     merged = merged or [(1, [0] * len(accesses))]
-    variables = [f"i{level}" for level in range(len(merged))]
-    loops = tuple(Loop(var, "row" if rows and level == 0 else "0", "row_end" if rows and level == 0 else str(extent),
-                       indent + "    " * level)
+    variables = [f"{letter}{level}" for level in range(len(merged))]
+    loops = tuple(Loop(var, "0", str(extent), indent + "    " * level)
                   for level, (var, (extent, _)) in enumerate(zip(variables, merged, strict=True)))
     index = tuple(index_text(variables, [strides[i] for _, strides in merged], a.offset)
                   for i, a in enumerate(accesses))
-    return Nest(loops, index, merged[0][0], indent + "    " * len(merged))
+    return Nest(loops, index, indent + "    " * len(merged), count, tuple(row_strides))
 
 
 def index_text(variables: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:

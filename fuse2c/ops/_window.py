@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fuse2c.ir.types import TensorType
-from fuse2c.ops.base import Call, Source
+from fuse2c.ops.base import Call, RowWindow, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,37 @@ def element_strides(prefix: str, t: TensorType) -> dict[str, int]:
     """<prefix>_SC, _SH, _SW: distance between neighbouring channels, rows, columns of a [N,C,(H,(W))] tensor."""
     s = t.strides
     return {f"{prefix}_SC": s[1], f"{prefix}_SH": s[2], f"{prefix}_SW": s[3] if len(s) > 3 else 0}
+
+
+def row_window(c: Call) -> RowWindow | None:
+    """How output rows depend on input rows; None for an output whose rows are scattered in memory."""
+    w, y = c.attrs.window, c.y[0]
+    if y.shape[2] != 1 and y.memory_axes[:1] != (2,):
+        return None
+    return RowWindow(w.extent(0), w.strides[0], w.pads[0])
+
+
+def volume(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:
+    """One to three spatial values as (depth, vertical, horizontal); one value is vertical, as in `plane`."""
+    one, two = fill, fill
+    return {1: lambda v: (one, v[0], two), 2: lambda v: (one, *v), 3: lambda v: v}[len(values)](values)
+
+
+def volume_constants(x: TensorType, y: TensorType, w: Window) -> dict[str, int]:
+    """The C constants of windows in up to three dimensions: extents, steps, pads, strides in elements."""
+    names = {"BATCH": x.shape[0], "IN_C": x.shape[1], "OUT_C": y.shape[1]}
+    triples = {"IN": volume(x.shape[2:], 1), "OUT": volume(y.shape[2:], 1), "K": volume(w.kernel, 1),
+               "STRIDE": volume(w.strides, 1), "DIL": volume(w.dilations, 1)}
+    for key, values in triples.items():
+        names |= {f"{key}_{axis}": n for axis, n in zip("DHW", values, strict=True)}
+    names |= dict(zip(("PAD_FRONT", "PAD_TOP", "PAD_LEFT"), volume(w.begin, 0), strict=True))
+    return names | volume_strides("X", x) | volume_strides("Y", y)
+
+
+def volume_strides(prefix: str, t: TensorType) -> dict[str, int]:
+    """<prefix>_SN, _SC, _SD, _SH, _SW: distance between neighbours of a [N,C,spatial...] tensor."""
+    s = t.strides
+    return {f"{prefix}_S{axis}": n for axis, n in zip("NCDHW", (*s[:2], *volume(s[2:], 0)), strict=True)}
 
 
 def windows(x: np.ndarray, w: Window, fill: float | int, out: tuple[int, ...]) -> np.ndarray:

@@ -88,6 +88,20 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
+class RowWindow:
+    """Output row j reads input rows j * stride - pad .. j * stride - pad + extent - 1, as far as they exist."""
+
+    extent: int = 1
+    stride: int = 1
+    pad: int = 0
+
+    def rows(self, j: int, height: int) -> tuple[int, int]:
+        """First and last input row of output row j (last < first: none)."""
+        first = j * self.stride - self.pad
+        return max(first, 0), min(first + self.extent, height) - 1
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """All that a kernel's template needs for one call: computed here, only printed there."""
 
@@ -95,9 +109,12 @@ class Spec:
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)  # const data
     finish: Scalar | None = None            # accumulator {a} -> element; None: the element itself
     scratch: int = 0                        # bytes
+    keeps: bool = False                     # scratch holds values from one range of rows to the next
+    over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
     by_rows: bool = True                    # the function takes the range of rows to compute
+    window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
@@ -160,19 +177,26 @@ class Importer:
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Node] = []
+        self.counts: dict[str, str] = {}        # tensor of a size that depends on the data -> how much of it counts
         self.infer: Callable[[Call], list[TensorType]] = lambda c: []
 
     def add(self, node: Node) -> None:
-        """Append a node; its output types are inferred from its inputs."""
+        """Append a node; its output types are inferred from its inputs. Without elements its result is a constant."""
         for t in node.inputs:
             if t and t not in self.tensors:
                 raise ShapeError("an input is read before anything writes it", node=node.name, op=node.op, tensor=t,
                                  hint="are the nodes in topological order?")
+            if t in self.counts:
+                raise UnsupportedOp("an input whose size depends on the data", node=node.name, op=node.op, tensor=t,
+                                    hint="only outputs of the model may have such a size; cut the model there")
         x = tuple(self.tensors[t].type if t else None for t in node.inputs)
         call = Call(node, x, (), tuple(self.data(t) for t in node.inputs))
-        for name, t in zip(node.outputs, self.infer(call), strict=True):
-            self.tensors[name] = Tensor(name, t)
-        self.nodes.append(node)
+        types = self.infer(call)
+        empty = all(t.count == 0 for t in types)
+        for name, t in zip(node.outputs, types, strict=True):
+            self.tensors[name] = Tensor(name, t, np.zeros(t.shape, t.dtype.numpy) if empty else None)
+        if not empty:
+            self.nodes.append(node)
 
     def data(self, name: str) -> np.ndarray | None:
         """The value of a constant."""
@@ -194,6 +218,12 @@ class Importer:
         while name in self.tensors:
             name, count = f"{base}.{count}", count + 1
         return name
+
+    def sized(self, *names: str) -> str:
+        """The name of a count for tensors whose size depends on the data: it becomes an output of the model with them."""
+        count = self.temporary(f"{names[0]}_count")
+        self.counts |= dict.fromkeys(names, count)
+        return count
 
     def retype(self, name: str, t: TensorType) -> None:
         """Change a tensor's type (to attach a quantisation)."""
@@ -221,6 +251,11 @@ class Op:
     moves: bool = False             # only moves elements: commutes with quantisation
     anchor: bool = False            # its kernels finish each element in a function that can take an epilogue
     docs: str = ""                  # what is not supported, for docs/OPERATORS.md
+
+
+def port_name(ports: tuple[str, ...], port: int) -> str:
+    """The C name of an input: further ones of an operator of any number of operands are numbered."""
+    return ports[port] if port < len(ports) else f"{ports[-1]}{port}"
 
 
 def arguments(op: Op, c: Call) -> list[int]:

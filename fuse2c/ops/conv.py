@@ -1,4 +1,4 @@
-"""Convolution in one or two spatial dimensions, with groups; float and 8-bit integer.
+"""Convolution in one to three spatial dimensions, with groups; float and 8-bit integer.
 
 Logical layouts are ONNX's: x [N,C,H,W], w [O,C/group,KH,KW], b [O]. Integer: x and y 8 bit per tensor, w 8 bit per
 tensor or per output channel, b int32 at scale s_x * s_w.
@@ -13,7 +13,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _tile, _window
+from fuse2c.ops import _tile, _volume, _window
 from fuse2c.ops._window import Window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -33,13 +33,13 @@ def from_onnx(src: Source) -> None:
     weights = src.graph.type(src.inputs[1])
     x = src.graph.type(src.inputs[0])
     rank = len(weights.shape) - 2
-    if rank not in (1, 2) or len(x.shape) != len(weights.shape):
-        raise src.refuse(f"{rank}-D convolution of a tensor of shape {x.shape}", hint="1-D and 2-D are supported")
+    if not 1 <= rank <= _volume.MAX_RANK or len(x.shape) != len(weights.shape):
+        raise src.refuse(f"{rank}-D convolution of a tensor of shape {x.shape}", hint="1-D, 2-D and 3-D are supported")
     kernel = tuple(src.attrs.get("kernel_shape", weights.shape[2:]))
     if kernel != weights.shape[2:]:
         raise ShapeError(f"kernel_shape is {kernel}, the weights are {weights.shape}", node=src.name, op=src.op)
     window = _window.from_attrs(src, x.shape[2:], kernel)
-    src.node("Conv", Attrs(window, src.attrs.get("group", 1)))
+    src.node(src.op, Attrs(window, src.attrs.get("group", 1)))
 
 
 def infer(c: Call) -> list[TensorType]:
@@ -53,17 +53,17 @@ def infer(c: Call) -> list[TensorType]:
         raise ShapeError(f"the bias has shape {c.type(2).shape}, expected ({w.shape[0]},)", node=c.node.name)
     out = c.attrs.window.out(x.shape[2:])
     if min(out) < 1:
-        raise ShapeError(f"the kernel does not fit into the input: output would be {out}", node=c.node.name, op="Conv")
+        raise ShapeError(f"the kernel does not fit into the input: output would be {out}", node=c.node.name, op=c.node.op)
     return [TensorType(x.dtype, (x.shape[0], w.shape[0], *out))]
 
 
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
     if not c.quantised:
-        y = _correlate(c, x, w, 0)
+        y = correlate(c, x, w, 0)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
     centred = _tile.centred(w, c.quant(1), 0)
-    acc = np.moveaxis(_correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
+    acc = np.moveaxis(correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
@@ -75,7 +75,7 @@ def requant(c: Call, w: np.ndarray, b: np.ndarray | None) -> Requant:
     return _tile.requant(c, c.quant(1), w.reshape(w.shape[0], -1), b)
 
 
-def _correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
+def correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
     """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
     out = c.attrs.window.out(x.shape[2:])
     view = _window.windows(x, c.attrs.window, fill, out)
@@ -133,7 +133,8 @@ def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str
         assert w is not None
         finish = _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), c.constant(2)))
     return Spec(constants=names, tables=tables, finish=finish,
-                scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags)
+                scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags,
+                window=_window.row_window(c))
 
 
 def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable[[Call], Spec]:
@@ -191,12 +192,32 @@ def has_accumulator(c: Call) -> str:
     return f"no kernel for {x.dtype}"
 
 
+def is_tiled(c: Call) -> str:
+    """Rows and columns at most; weights and bias in tables."""
+    if len(c.type(0).shape) > 4:
+        return "three spatial dimensions"
+    variable = c.constant(1) is None or (c.has(2) and c.constant(2) is None)
+    return "the weights or the bias are variable" if variable else has_accumulator(c)
+
+
+def volume_spec(c: Call) -> Spec:
+    """Any number of dimensions, variable weights; the zero point is subtracted from each element (see depthwise)."""
+    w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
+    if c.quantised:
+        assert w is not None
+        zero, finish = c.quant(0).zero[0], _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), bias))
+        bias, w = matrix(c, fold_zero=False)[1], _tile.centred(w, c.quant(1), 0)
+    return _volume.spec(c, c.attrs.window, w, bias, 1, finish=finish, groups=c.attrs.group,
+                        centre=f" - ({zero})" if zero else "")
+
+
 OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
-    integer=integer, layout="spatial", anchor=True, docs="1-D and 2-D; weights must be constant",
+    integer=integer, layout="spatial", anchor=True, docs="1-D to 3-D",
     kernels=(
-        Kernel("depthwise", depthwise_spec, when=lambda c: has_accumulator(c) or is_depthwise(c)),
-        Kernel("pointwise", tiled(2, block_size, False), when=lambda c: has_accumulator(c) or is_pointwise(c)),
-        Kernel("conv", tiled(2, block_size, True), when=has_accumulator),
+        Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        Kernel("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
+        Kernel("conv", tiled(2, block_size, True), when=is_tiled),
+        Kernel("conv_volume", volume_spec, when=has_accumulator),
     ),
 )

@@ -11,7 +11,7 @@ from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import _nest, _scalars, _stored, _tile
 from fuse2c.ops._scalars import BINARY, UNARY, Row, literal
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec
+from fuse2c.ops.base import Call, Kernel, Op, RowWindow, Scalar, Source, Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ def row(c: Call) -> Row:
         return clip_row(c.attrs.values)
     if c.node.op == "Requantise":
         return Row(lambda p, x: x)
+    if c.node.op == "Where":
+        return WHERE
     return UNARY.get(c.node.op) or BINARY[c.node.op]
 
 
@@ -112,6 +114,25 @@ def from_is_inf(src: Source) -> None:
     src.node("IsInf", Attrs((np.inf if plus else np.nan, -np.inf if minus else np.nan)))
 
 
+def from_pow(src: Source) -> None:
+    """Pow: computed in the floating type if one of the two is, the result has the base's type."""
+    from fuse2c.ops.cast import add as add_cast
+    base, exponent = (src.graph.type(t).dtype for t in src.inputs)
+    if base == exponent or (not base.is_float and not exponent.is_float):
+        src.node("Pow", Attrs())
+        return
+    common = base if base.is_float else exponent
+    inputs = []
+    for t, dtype in zip(src.inputs, (base, exponent), strict=True):
+        inputs.append(t if dtype == common else src.graph.temporary(f"{src.outputs[0]}.{len(inputs)}"))
+        if dtype != common:
+            add_cast(src, t, common, inputs[-1])
+    y = src.outputs[0] if base == common else src.graph.temporary(f"{src.outputs[0]}.real")
+    src.node("Pow", Attrs(), tuple(inputs), (y,))
+    if base != common:
+        add_cast(src, y, base, src.outputs[0])
+
+
 def from_shift(src: Source) -> None:
     """BitShift."""
     src.node("BitShift", Attrs((int(src.attrs["direction"] == "LEFT"),)))
@@ -122,6 +143,8 @@ def from_shrink(src: Source) -> None:
     src.node("Shrink", Attrs((float(src.attrs.get("lambd", 0.5)), float(src.attrs.get("bias", 0.0)))))
 
 
+_SELECT = "(({a} != 0) ? {b} : {c})"
+WHERE = Row(lambda p, condition, x, y: np.where(condition.astype(np.bool_), x, y), _SELECT, _SELECT, _SELECT)
 UNARY["IsInf"] = Row(lambda p, x: (x == p[0]) | (x == p[1]), "((({a} == {p0}) || ({a} == {p1})) ? 1 : 0)",
                      result=DType.BOOL)
 UNARY["Shrink"] = Row(lambda p, x: np.where(x > p[0], x - p[1], np.where(x < -p[0], x + p[1], 0)).astype(x.dtype),
@@ -138,7 +161,12 @@ def infer(c: Call) -> list[TensorType]:
     except ValueError:
         raise ShapeError(f"shapes {' and '.join(map(str, shapes))} do not broadcast", node=c.node.name,
                          op=c.node.op) from None
-    return [TensorType(row(c).result or c.type(0).dtype, shape)]
+    return [TensorType(row(c).result or operand_type(c), shape)]
+
+
+def operand_type(c: Call) -> DType:
+    """The element type that decides on the C text: that of the first operand, of Where's second."""
+    return c.type(1 if c.node.op == "Where" else 0).dtype
 
 
 def real(c: Call, *x: np.ndarray) -> np.ndarray:
@@ -152,14 +180,14 @@ def reference(c: Call, *x: np.ndarray) -> list[np.ndarray]:
     if c.quantised:
         return [_stored.reference(c, real, *x)]
     operands = [a.astype(_scalars.compute(t.dtype)) for a, t in zip(x, c.x, strict=True) if t is not None]
-    return [real(c, *operands).astype((row(c).result or c.type(0).dtype).numpy)]
+    return [real(c, *operands).astype((row(c).result or operand_type(c)).numpy)]
 
 
 def scalar(c: Call) -> Scalar:
     """The C expression of one element."""
     if c.quantised:
         return _stored.scalar(c, real)
-    dtype = c.type(0).dtype
+    dtype = operand_type(c)
     text = _scalars.text(row(c), dtype)
     for i, v in enumerate(c.attrs.values):
         if v is not None:
@@ -173,6 +201,7 @@ class Load:
 
     port: int
     index: str
+    row_stride: int         # elements between rows of the operand; 0 where all rows read the same
     table: str = ""
     literal: str = ""
 
@@ -181,26 +210,27 @@ def spec(c: Call) -> Spec:
     """One loop nest over the output, operands addressed by broadcast strides."""
     rank = len(c.y[0].shape)
     ports = [(i, t) for i, t in enumerate(c.x) if t is not None]
-    n = _nest.nest(c.y[0], [_nest.broadcast(t, rank) for _, t in ports])
+    n = _nest.nest(c.y[0], [_nest.broadcast(t, rank) for _, t in ports], rows=True, indent="        ")
     loads, tables = [], {}
-    for (port, t), index in zip(ports, n.index[1:], strict=True):
+    for (port, t), index, stride in zip(ports, n.index[1:], n.row_strides[1:], strict=True):
         value = c.constant(port)
         if value is None:
-            loads.append(Load(port, index))
+            loads.append(Load(port, index, stride))
         elif value.size == 1:
-            loads.append(Load(port, index, literal=literal(value.reshape(-1)[0], t.dtype)))
+            loads.append(Load(port, index, 0, literal=literal(value.reshape(-1)[0], t.dtype)))
         else:
             tables[f"c{port}"] = value.reshape(-1)
-            loads.append(Load(port, index, table=f"c{port}"))
-    return Spec(tables=tables, rows=n.rows, flags={"nest": n, "loads": tuple(loads),
-                                                   "store": _tile.Store("", "", n.index[0])})
+            loads.append(Load(port, index, stride, table=f"c{port}"))
+    return Spec(tables=tables, rows=n.rows, window=RowWindow() if n.rows > 1 else None,
+                flags={"nest": n, "loads": tuple(loads), "row_stride": n.row_strides[0],
+                       "store": _tile.Store("", "", n.index[0])})
 
 
 def when(c: Call) -> str:
     """Types for which the row has a C form; 8-bit stored values with an integer form."""
     if c.quantised:
         return _stored.integer(c)
-    return "" if _scalars.text(row(c), c.type(0).dtype) else f"no kernel for {c.type(0).dtype}"
+    return "" if _scalars.text(row(c), operand_type(c)) else f"no kernel for {operand_type(c)}"
 
 
 def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[str, ...]) -> Op:
@@ -211,7 +241,7 @@ def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[
 
 OWN: dict[str, dict[str, Callable[[Source], None]]] = {
     "Add": {"Add": from_onnx, "Sum": from_sum, "Mean": from_mean}, "Mod": {"Mod": from_mod}, "FMod": {},
-    "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift}, "Shrink": {"Shrink": from_shrink}}
+    "Pow": {"Pow": from_pow}, "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift}, "Shrink": {"Shrink": from_shrink}}
 OPS = (*(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
        *(operator(name, OWN.get(name, {name: from_onnx}), ("a", "b")) for name in BINARY),
-       operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)))
+       operator("Where", {"Where": lambda src: src.node("Where", Attrs())}, ("a", "b", "c")), operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)))

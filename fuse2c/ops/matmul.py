@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from fuse2c import quant
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import TensorType
+from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
 from fuse2c.ops import _tile
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
+from fuse2c.quant import Requant
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ def from_gemm(src: Source) -> None:
     attrs = Attrs(bool(src.attrs.get("transA", 0)), bool(src.attrs.get("transB", 0)))
     y = src.outputs[0]
     inputs, dtype = src.inputs[:2], src.graph.type(src.inputs[0]).dtype
+    if not dtype.is_float and (alpha % 1 or beta % 1):
+        raise src.refuse(f"alpha {alpha} or beta {beta} of {dtype}", hint="whole numbers are supported for integers")
     if alpha != 1.0:
         factor = src.graph.constant(f"{src.name}.alpha", np.asarray(alpha, dtype.numpy))
         scaled = src.graph.temporary(f"{y}.scaled")
@@ -88,8 +93,21 @@ def reference(c: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = N
         return [y if bias is None else y + bias]
     w = _tile.centred(b, c.quant(1), b.ndim - 1)
     acc = np.matmul(a.astype(np.float64) - c.quant(0).zero[0], w.astype(np.float64)).astype(np.int64)
-    y = _tile.requant(c, c.quant(1), w.T, bias)(acc + (0 if bias is None else bias.astype(np.int64)))
-    return [y.astype(c.y[0].dtype.numpy)]
+    r = requant(c) if constant_matrix(c) else _tile.requant(c, c.quant(1), w.T, bias)
+    return [r(acc + (0 if bias is None else bias.astype(np.int64))).astype(c.y[0].dtype.numpy)]
+
+
+def requant(c: Call) -> Requant:
+    """The requantisation of sums of products of any two stored operands."""
+    a, b, y = c.quant(0), c.quant(1), c.y_quant
+    return quant.requant(c.requant, a.scale[0], b.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, (reach(c),))
+
+
+def reach(c: Call) -> int:
+    """What no sum of products of stored operands (less their zero points), and the bias, exceeds."""
+    depth, bias = _turned(c.type(0).shape, c.attrs.trans_a)[-1], c.constant(2)
+    farthest = [max(abs(v - zero) for zero in c.quant(port).zero for v in c.type(port).dtype.range) for port in (0, 1)]
+    return depth * farthest[0] * farthest[1] + (0 if bias is None else int(np.abs(bias.astype(np.int64)).max()))
 
 
 def work(c: Call) -> Work:
@@ -98,23 +116,32 @@ def work(c: Call) -> Work:
 
 
 def integer(c: Call) -> str:
-    """8-bit activations per tensor; constant 8-bit weights [K,N], per tensor or per column."""
+    """8-bit operands, the left one per tensor, the right one per tensor or per column."""
     a, b, y = c.type(0), c.type(1), c.y[0]
     if not (a.dtype.is_quantised and b.dtype.is_quantised and y.dtype.is_quantised):
         return "activations and weights must be 8 bit"
-    if c.constant(1) is None or b.quant is None or a.quant is None or y.quant is None:
-        return "the weights are not constant, or a tensor has no scale"
+    if b.quant is None or a.quant is None or y.quant is None:
+        return "a tensor has no scale"
+    if constant_matrix(c) and (reach(c) >= 2 ** 31 or (c.has(2) and c.constant(2) is None)):
+        return "a sum may not fit into 32 bits, or the bias is variable"
     if not a.quant.per_tensor or not y.quant.per_tensor:
         return "activations must have one scale"
     column = 0 if c.attrs.trans_b else len(b.shape) - 1
     return "" if b.quant.per_tensor or b.quant.axis == column else "weight scales must be per column"
 
 
-def dense_when(c: Call) -> str:
+def constant_matrix(c: Call) -> str:
     """A constant matrix on the right, rows adjacent in memory on the left."""
-    a = c.type(0)
-    if c.constant(1) is None or len(c.type(1).shape) != 2 or c.attrs.trans_a:
+    if c.constant(1) is None or len(c.type(1).shape) != 2:
         return "the right operand is not a constant matrix"
+    return "the left operand is transposed" if c.attrs.trans_a else ""
+
+
+def dense_when(c: Call) -> str:
+    """What the matrix core of convolutions can compute."""
+    a = c.type(0)
+    if why := constant_matrix(c):
+        return why
     if c.has(2) and c.constant(2) is None:
         return "the bias is not constant"
     if not (c.quantised or a.dtype in ("float32", "float64")):
@@ -130,25 +157,46 @@ def dense_spec(c: Call) -> Spec:
     bias = c.constant(2)
     finish = None
     if c.quantised:
-        quant = c.quant(1)
-        flat = _tile.centred(flat, replace(quant, axis=0), 0)
+        of_weights = c.quant(1)
+        flat = _tile.centred(flat, replace(of_weights, axis=0), 0)
         folded = _tile.bias_with_zero(flat, bias, c.quant(0).zero[0])
         _tile.check_accumulator(c, flat, folded, a)
-        finish, packed_bias = _tile.finish(_tile.requant(c, quant, flat, bias)), folded.astype(np.int32)
+        finish, packed_bias = _tile.finish(_tile.requant(c, of_weights, flat, bias)), folded.astype(np.int32)
     else:
         packed_bias = np.zeros(flat.shape[0], flat.dtype) if bias is None else bias
     depth, columns = flat.shape[1], flat.shape[0]
     rows = a.count // depth
     tile, block = (1, 4) if rows == 1 else (2, 4 if a.dtype.is_float else 2)
-    names = {"OUT_H": rows, "OUT_W": 1, "DEPTH": depth, "GROUP_OUT": columns, "TILE": tile, "STRIDE_H": 1,
-             "STRIDE_W": 1, "X_SH": depth, "X_SW": 0, "Y_SH": columns, "Y_SW": 0, "Y_SC": 1}
+    names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "TILE": tile, "STRIDE_H": 1,
+             "STRIDE_W": 1, "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
     return Spec(constants=names, tables={"w": _tile.pack(flat, block), "b": packed_bias}, finish=finish,
-                rows=rows,
-                flags={"tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
+                by_rows=True,
+                flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
+
+
+def general_when(c: Call) -> str:
+    """Floats and whole numbers."""
+    return "" if c.type(0).dtype != "bool" else "no kernel for bool"
 
 
 def general_spec(c: Call) -> Spec:
-    """Both operands in memory, batches broadcast: one offset a batch and operand."""
+    """Both operands in memory, batches broadcast: one offset a batch and operand. Integers wrap around."""
+    dtype = c.y[0].dtype
+    if c.quantised:
+        zero = c.quant(1).zero
+        text = f" - ({zero[0]})" if len(zero) == 1 else " - {wz}[col]"
+        spec = products(c, open_a="(", close_a=f" - ({c.quant(0).zero[0]}))", open_b="(", close_b=f"{text})")
+        tables = {**spec.tables, "wz": np.asarray(zero, np.int32)} if len(zero) > 1 else spec.tables
+        return replace(spec, finish=_tile.finish(requant(c), "col"), channel="col", tables=tables)
+    if dtype.is_float:
+        return products(c)
+    unsigned = COMPUTE[dtype] if COMPUTE[dtype].startswith("u") else f"u{COMPUTE[dtype]}"
+    return replace(products(c, open_a=f"({unsigned})", open_b=f"({unsigned})"), acc=unsigned,
+                   finish=Scalar(f"({COMPUTE[dtype]}){{a}}"))
+
+
+def products(c: Call, **flags: Any) -> Spec:
+    """The general kernel; flags say how an element enters a product."""
     a, b, y = c.type(0), c.type(1), c.y[0]
     sa, sb = _turned(a.shape, c.attrs.trans_a), _turned(b.shape, c.attrs.trans_b)
     m, n = (sa[-2] if len(sa) > 1 else 1), (sb[-1] if len(sb) > 1 else 1)
@@ -163,17 +211,11 @@ def general_spec(c: Call) -> Spec:
              "A_SM": 1 if c.attrs.trans_a else k, "A_SK": m if c.attrs.trans_a else 1,
              "B_SK": 1 if c.attrs.trans_b else n, "B_SN": k if c.attrs.trans_b else 1}
     tables = {"a_at": offsets(a.shape[:-2], m * k), "w_at": offsets(b.shape[:-2], k * n)}
-    constants = {port: c.constant(i) for port, i in (("w", 1), ("b", 2)) if c.constant(i) is not None}
+    constants = {port: c.constant(i) for port, i in (("x", 0), ("w", 1), ("b", 2)) if c.constant(i) is not None}
     tables |= {port: value.reshape(-1) for port, value in constants.items() if value is not None}
-    return Spec(constants=names, tables=tables, by_rows=False,
-                flags={"start": "{b}[col]" if c.has(2) else "0", "store": _tile.Store("acc", "col", "at")})
-
-
-def general_when(c: Call) -> str:
-    """Floats, or plain integers with numpy's wrap-around left to the operands' ranges."""
-    if c.type(0).dtype not in ("float32", "float64"):
-        return f"no kernel for {c.type(0).dtype} with a variable right operand"
-    return ""
+    text = {"start": "{b}[col]" if c.has(2) else "0", "store": _tile.Store("acc", "col", "at"),
+            "wtype": CTYPE[b.dtype], "open_a": "", "close_a": "", "open_b": "", "close_b": ""}
+    return Spec(constants=names, tables=tables, by_rows=False, flags=text | flags)
 
 
 OP = Op(

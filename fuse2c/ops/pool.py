@@ -1,52 +1,58 @@
-"""Pooling over one or two spatial dimensions: maximum and average; float and 8-bit integer.
+"""Pooling over one to three spatial dimensions: maximum, average, p-norm; float and 8-bit integer.
 
 Global pools and ReduceMean over all spatial axes are windows of the whole plane.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from fuse2c import quant
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import CTYPE, DType, TensorType
-from fuse2c.ops import _tile, _window
+from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
+from fuse2c.ops import _tile, _volume, _window
 from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
+from fuse2c.ops.base import Call, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.ops._scalars import literal
 from fuse2c.quant import Requant, quantise
 
 
 @dataclass(frozen=True, slots=True)
 class Attrs:
-    """Where the windows lie; whether padding counts in an average."""
+    """Where the windows lie; whether padding counts in an average; p of a norm; axes order of indices."""
 
     window: Window
     count_include_pad: bool = False
+    p: float = 2.0
+    column_major: bool = False
 
 
 def from_onnx(src: Source) -> None:
-    """MaxPool, AveragePool."""
+    """MaxPool, AveragePool, LpPool. A maximum with indices is an operator of its own."""
     x = src.graph.type(src.inputs[0])
     kernel = tuple(src.attrs["kernel_shape"])
-    if len(kernel) not in (1, 2) or len(x.shape) != len(kernel) + 2:
+    if not 1 <= len(kernel) <= _volume.MAX_RANK or len(x.shape) != len(kernel) + 2:
         raise src.refuse(f"{len(kernel)}-D pooling of a tensor of shape {x.shape}")
+    attrs = Attrs(_window.from_attrs(src, x.shape[2:], kernel), bool(src.attrs.get("count_include_pad", 0)),
+                  float(src.attrs.get("p", 2)), bool(src.attrs.get("storage_order", 0)))
     if len(src.outputs) > 1 and src.outputs[1]:
-        raise src.refuse("the second output (indices)")
-    window = _window.from_attrs(src, x.shape[2:], kernel)
-    src.node(src.op, Attrs(window, bool(src.attrs.get("count_include_pad", 0))), outputs=src.outputs[:1])
+        values = src.outputs[0] or src.graph.temporary(f"{src.outputs[1]}.values")
+        src.node("MaxPoolIndices", attrs, outputs=(values, src.outputs[1]))
+    else:
+        src.node(src.op, attrs, outputs=src.outputs[:1])
 
 
 def from_global(src: Source) -> None:
-    """GlobalAveragePool, GlobalMaxPool."""
+    """GlobalAveragePool, GlobalMaxPool, GlobalLpPool."""
     x = src.graph.type(src.inputs[0])
-    if len(x.shape) not in (3, 4):
+    if not 1 <= len(x.shape) - 2 <= _volume.MAX_RANK:
         raise src.refuse(f"global pooling of a tensor of shape {x.shape}")
-    src.node(src.op.removeprefix("Global"), Attrs(whole(x.shape)))
+    src.node(src.op.removeprefix("Global"), Attrs(whole(x.shape), p=float(src.attrs.get("p", 2))))
 
 
 def whole(shape: tuple[int, ...]) -> Window:
@@ -65,6 +71,12 @@ def infer(c: Call) -> list[TensorType]:
     return [TensorType(x.dtype, (*x.shape[:2], *out), x.quant if c.node.op == "MaxPool" else None)]
 
 
+def infer_indices(c: Call) -> list[TensorType]:
+    """Values and indices, both [N, C, out...]."""
+    y = infer(c)[0]
+    return [y, TensorType(DType.I64, y.shape)]
+
+
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """Maximum, or mean over the elements that count.
 
@@ -76,6 +88,9 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     if c.node.op == "MaxPool":
         least = -np.inf if t.dtype.is_float else t.dtype.range[0]
         return [_window.windows(x, window, least, out).max(axis=axes)]
+    if c.node.op == "LpPool":
+        powers = np.abs(_window.windows(x, window, 0, out).astype(np.float64)) ** c.attrs.p
+        return [(powers.sum(axis=axes) ** (1.0 / c.attrs.p)).astype(x.dtype)]
     real = x
     if c.quantised:
         real = (x.astype(np.int32) - c.quant(0).zero[0]).astype(np.float32) * np.float32(c.quant(0).scale[0])
@@ -89,12 +104,26 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     return [quantise(mean, np.float32(c.y_quant.scale[0]), np.int64(c.y_quant.zero[0]), *y.dtype.range).astype(y.dtype.numpy)]
 
 
-def divisors(c: Call) -> np.ndarray:
-    """How many elements each output averages, [out...]."""
-    window, x = c.attrs.window, c.type(0)
-    out = c.y[0].shape[2:]
-    per_axis = []
-    rank = len(out)
+def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
+    """The first maximum of each window, and where it lies in the whole tensor."""
+    window, size, shape = c.attrs.window, x.shape[2:], c.y[0].shape
+    least = -np.inf if c.type(0).dtype.is_float else c.type(0).dtype.range[0]
+    order = "F" if c.attrs.column_major else "C"
+    places = np.arange(prod(size)).reshape(size, order=order) + np.zeros((1, 1, *size), np.int64)
+    taps = _window.windows(x, window, least, shape[2:]).reshape(*shape, -1)
+    where = _window.windows(places, window, -1, shape[2:]).reshape(1, 1, *shape[2:], -1)
+    first = np.where(where < 0, least, taps).argmax(axis=-1)[..., None]
+    outside = np.broadcast_to(where < 0, taps.shape)
+    first = np.where(np.take_along_axis(outside, first, -1), (~outside).argmax(axis=-1)[..., None], first)
+    index = np.take_along_axis(np.broadcast_to(where, taps.shape), first, -1)[..., 0]
+    images = np.arange(prod(shape[:2])).reshape(*shape[:2], *[1] * len(size)) * prod(size)
+    return [np.take_along_axis(taps, first, -1)[..., 0], index + images]
+
+
+def counts(c: Call) -> list[np.ndarray]:
+    """How many elements each output averages along each axis: a product of these is the divisor."""
+    window, x, out = c.attrs.window, c.type(0), c.y[0].shape[2:]
+    per_axis, rank = [], len(out)
     for i, o in enumerate(out):
         n = x.shape[2 + i]
         start = np.arange(o) * window.strides[i] - window.pads[i]
@@ -103,7 +132,12 @@ def divisors(c: Call) -> np.ndarray:
         if c.attrs.count_include_pad:
             inside = (taps >= -window.pads[i]) & (taps < n + window.pads[rank + i])
         per_axis.append(inside.sum(axis=1))
-    return per_axis[0] if rank == 1 else per_axis[0][:, None] * per_axis[1][None, :]
+    return per_axis
+
+
+def divisors(c: Call) -> np.ndarray:
+    """How many elements each output averages, [out...]."""
+    return np.asarray(reduce(np.multiply.outer, counts(c)))
 
 
 def same_count(c: Call) -> int:
@@ -166,10 +200,14 @@ def integer(c: Call) -> str:
 def max_spec(c: Call) -> Spec:
     """Constants of the window."""
     x, names = c.type(0), _window.constants(c, c.attrs.window)
-    least = "-F2C_INFINITY" if x.dtype.is_float else str(x.dtype.range[0])
     store = Store("acc", "", _tile.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                flags={"least": least, "store": store})
+                window=_window.row_window(c), flags={"least": least_value(x.dtype), "store": store})
+
+
+def least_value(dtype: DType) -> str:
+    """C text of what no element is below."""
+    return "-F2C_INFINITY" if dtype.is_float else str(dtype.range[0])
 
 
 def average_spec(c: Call, integer: bool) -> Spec:
@@ -180,20 +218,71 @@ def average_spec(c: Call, integer: bool) -> Spec:
               "PAD_RIGHT": window.pads[-1] if len(window.kernel) > 1 else 0}
     fixed = same_count(c)
     store = Store("acc", str(fixed or "n"), _tile.index("at", "c", y.strides[1]))
-    flags = {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store, "term_open": "", "term_close": ""}
-    finish, acc = Scalar("({a} / (float)n)"), ""
-    if c.quantised:
-        zero = c.quant(0).zero[0]
-        flags["term_close"] = f" - ({zero})"
-        if integer:
-            finish = _tile.finish(requant(c), "n - 1")
-        else:
-            acc = "float"
-            flags |= {"term_open": "(float)(", "term_close": f" - ({zero})) * {literal(c.quant(0).scale[0], DType.F32)}"}
-            low, high = y.dtype.range
-            finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(c.y_quant.scale[0], DType.F32)}, "
-                            f"{c.y_quant.zero[0]}, {low}, {high})")
-    return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n")
+    flags, finish, acc = average_terms(c, integer)
+    flags |= {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
+    return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
+                window=_window.row_window(c))
+
+
+def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:
+    """(how an element becomes a term, how a sum of n terms becomes a mean, the sum's type)."""
+    if not c.quantised:
+        return {"term_open": "", "term_close": ""}, Scalar("({a} / (float)n)"), ""
+    zero = c.quant(0).zero[0]
+    if integer:
+        return {"term_open": "", "term_close": f" - ({zero})"}, _tile.finish(requant(c), "n - 1"), ""
+    low, high = c.y[0].dtype.range
+    finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(c.y_quant.scale[0], DType.F32)}, "
+                    f"{c.y_quant.zero[0]}, {low}, {high})")
+    return {"term_open": "(float)(",
+            "term_close": f" - ({zero})) * {literal(c.quant(0).scale[0], DType.F32)}"}, finish, "float"
+
+
+def volume_spec(c: Call, step: str, start: str, **flags: Any) -> Spec:
+    """Any number of dimensions, whole batches."""
+    text = {"store": Store("acc", "", "at"), "index": "", "count": "", "term_open": "", "term_close": ""}
+    return Spec(_window.volume_constants(c.type(0), c.y[0], c.attrs.window), by_rows=False, channel="n",
+                acc=CTYPE[c.type(0).dtype], flags=text | {"step": step, "start": start} | flags)
+
+
+def max_volume(c: Call) -> Spec:
+    """Maximum, with indices if there is a second output."""
+    least = least_value(c.type(0).dtype)
+    if len(c.y) < 2:
+        return volume_spec(c, "(acc < v) ? v : acc", least)
+    index = "(((id * IN_H) + ih) * IN_W) + iw"
+    if c.attrs.column_major:
+        index = "(((iw * IN_H) + ih) * IN_D) + id"
+    return volume_spec(c, "", least, index=index)
+
+
+def average_volume(c: Call, integer: bool) -> Spec:
+    """The number of elements of an average is a product of one table an axis."""
+    flags, finish, acc = average_terms(c, integer)
+    fixed, tables = same_count(c), dict[str, np.ndarray]()
+    count = str(fixed)
+    if not fixed:
+        axes = "dhw"[-len(counts(c)):] if len(counts(c)) > 1 else "h"
+        tables = {f"n_{axis}": n.astype(np.int32) for axis, n in zip(axes, counts(c), strict=True)}
+        count = " * ".join(f"{{n_{axis}}}[o{axis}]" for axis in axes)
+    store = Store("acc", str(fixed or "n"), "at")
+    spec = volume_spec(c, "acc + v", "0", **flags, store=store, count="" if fixed else count)
+    return replace(spec, tables=tables, finish=finish, acc=acc)
+
+
+def norm_volume(c: Call) -> Spec:
+    """(sum |v|**p) ** (1 / p)."""
+    dtype, p = c.type(0).dtype, c.attrs.p
+    s = "_f64" if dtype == DType.F64 else ""
+    step, end = {1.0: ("acc + v", "acc"), 2.0: ("acc + (v * v)", f"f2c_sqrt{s}(acc)")}.get(
+        p, (f"acc + f2c_pow{s}(v, {literal(p, dtype)})", f"f2c_pow{s}(acc, {literal(1.0 / p, dtype)})"))
+    return volume_spec(c, step, literal(0.0, dtype), term_open=f"f2c_abs{s}(", term_close=")",
+                       store=Store(end, "", "at"))
+
+
+def flat(c: Call) -> str:
+    """The kernels that compute row by row have rows and columns only."""
+    return "three spatial dimensions" if len(c.type(0).shape) > 4 else when(c)
 
 
 def when(c: Call) -> str:
@@ -201,17 +290,46 @@ def when(c: Call) -> str:
     t = c.type(0)
     if t.dtype.is_float:
         return ""
-    if c.node.op == "MaxPool":
+    if c.node.op.startswith("MaxPool"):
         return "" if not t.dtype.is_half and t.dtype != "bool" else f"no kernel for {t.dtype}"
     return integer(c) if c.quantised else f"no kernel for {t.dtype}"
 
 
+def is_global(c: Call) -> str:
+    """One window over the whole plane, no padding, one image."""
+    w, x = c.attrs.window, c.type(0)
+    if w.kernel != x.shape[2:] or any(w.pads) or x.shape[0] != 1 or max(w.dilations) > 1:
+        return "the window is not the whole plane of one image"
+    return ""
+
+
+def global_spec(c: Call, integer: bool) -> Spec:
+    """The same sums, but rows outside and channels inside, so that rows can be taken as they come."""
+    s = average_spec(c, integer)
+    height = s.constants["IN_H"]
+    # One output pixel: an element's index is its channel's offset.
+    at = _tile.index("", "c", c.y[0].strides[1]).removeprefix(" + ")
+    return replace(s, scratch=4 * c.y[0].count, keeps=True, rows=height, over_input=True, window=RowWindow(),
+                   flags=s.flags | {"scratch_ctype": s.acc or COMPUTE[c.y[0].dtype],
+                                    "store": replace(s.flags["store"], at=at)})
+
+
 OPS = (
     Op(name="MaxPool", onnx={"MaxPool": from_onnx, "GlobalMaxPool": from_global}, infer=infer, reference=reference,
-       work=work, integer=integer, layout="spatial", moves=True, anchor=True, docs="1-D and 2-D; no indices",
-       kernels=(Kernel("max_pool", max_spec, when=when),)),
+       work=work, integer=integer, layout="spatial", moves=True, anchor=True, docs="1-D to 3-D",
+       kernels=(Kernel("max_pool", max_spec, when=flat), Kernel("pool_volume", max_volume, when=when))),
+    Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
+       kernels=(Kernel("pool_volume", max_volume, when=when),)),
     Op(name="AveragePool", onnx={"AveragePool": from_onnx, "GlobalAveragePool": from_global}, infer=infer,
-       reference=reference, work=work, integer=integer, layout="spatial", anchor=True, docs="1-D and 2-D",
-       kernels=(Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: when(c) or integer_sum(c)),
-                Kernel("average_pool", partial(average_spec, integer=False), when=when))),
+       reference=reference, work=work, integer=integer, layout="spatial", anchor=True, docs="1-D to 3-D",
+       kernels=(Kernel("global_average", partial(global_spec, integer=True),
+                       when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
+                Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),
+                Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: flat(c) or integer_sum(c)),
+                Kernel("average_pool", partial(average_spec, integer=False), when=flat),
+                Kernel("pool_volume", partial(average_volume, integer=True), when=lambda c: when(c) or integer_sum(c)),
+                Kernel("pool_volume", partial(average_volume, integer=False), when=when))),
+    Op(name="LpPool", onnx={"LpPool": from_onnx, "GlobalLpPool": from_global}, infer=infer, reference=reference,
+       work=work, layout="spatial", anchor=True, docs="1-D to 3-D",
+       kernels=(Kernel("pool_volume", norm_volume, when=when),)),
 )

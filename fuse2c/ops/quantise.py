@@ -1,76 +1,149 @@
 """QuantizeLinear and DequantizeLinear; the QLinear* operators are imported as Q/DQ around float operators.
 
-IR inputs: (x, scale, zero), scale and zero constants broadcastable to x. The tensor on the integer side carries the
-quantisation in its type, so that integer operators find it there.
+IR inputs: (x, scale, zero), float32 scale and integer zero point broadcastable to x. Where both are constants, the
+tensor on the integer side carries them in its type, so that integer operators find them there.
 """
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
-from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops import elementwise
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
+from fuse2c.ops._emit import Emit
 from fuse2c.ops._scalars import literal
+from fuse2c.ops.cast import ONNX_TYPES
 from fuse2c.ops.elementwise import Attrs
 from fuse2c.quant import quantise
 
 
-def parameters(src: Source, scale_port: int, zero_port: int, dtype: DType, rank: int, axis: int
-               ) -> tuple[Quant, str, str]:
-    """(quantisation, scale constant, zero constant) of a Q or DQ node; constants are shaped to broadcast."""
-    scale = np.asarray(src.const(scale_port, "the scale"), np.float32)
-    zero = src.const(zero_port, "the zero point") if src.has(zero_port) else np.zeros(scale.shape, dtype.numpy)
-    if scale.size == 0 or not np.all(np.isfinite(scale)) or np.any(scale <= 0):
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Scale and zero point of a Q or DQ node, shaped to broadcast against x.
+
+    quant: their values where they are constants, one for the tensor or one for each slice of an axis. split: the
+    shape in which x has an axis of its own inside each block; () unless the scales are blocked.
+    """
+
+    scale: str
+    zero: str
+    quant: Quant | None
+    split: tuple[int, ...] = ()
+
+
+def scales(src: Source, scale: str, zero: str, shape: tuple[int, ...], axis: int, block: int = 0) -> Scales:
+    """The scales of a tensor of some shape; `zero` may be "" (all zero points are 0)."""
+    emit, given = Emit(src), src.graph.type(scale).shape
+    values, zeros = src.graph.data(scale), src.graph.data(zero) if zero else np.zeros((), np.int32)
+    if values is not None and (values.size == 0 or not np.all(np.isfinite(values)) or np.any(values <= 0)):
         raise src.refuse("scales must be positive and finite")
-    if scale.ndim > 1:
-        raise src.refuse("blocked quantisation", hint="per tensor and per axis are supported")
-    shape: tuple[int, ...] = ()
+    split: tuple[int, ...] = ()
     along = None
-    if scale.size > 1:
-        along = axis % rank
-        shape = (scale.size, *[1] * (rank - 1 - along))
-    zero = np.broadcast_to(zero.astype(np.int32), scale.shape)
-    quant = Quant(tuple(map(float, scale.reshape(-1))), tuple(map(int, zero.reshape(-1))), along)
-    if along is None or len(set(quant.zero)) == 1:
-        quant = replace(quant, zero=quant.zero[:1])
-    names = (src.graph.constant(f"{src.name}.scale", scale.reshape(shape)),
-             src.graph.constant(f"{src.name}.zero", zero.reshape(shape)))
-    return quant, *names
+    if prod(given) == 1:
+        target: tuple[int, ...] = ()
+    elif len(given) == 1 and not block:
+        along = axis % len(shape)
+        target = (*given, *[1] * (len(shape) - 1 - along))
+    else:
+        target, split = _blocked(src, given, shape, axis, block)
+    for name in (scale, zero):
+        if name and src.graph.type(name).count not in (1, prod(given)):
+            raise src.refuse("scale and zero point have different shapes")
+    quant = None
+    if values is not None and zeros is not None and len(target) <= 1 + (0 if along is None else len(shape)) and not split:
+        numbers = np.broadcast_to(zeros.astype(np.int32).reshape(-1), values.size)
+        quant = Quant(tuple(map(float, values.astype(np.float32).reshape(-1))), tuple(map(int, numbers)), along)
+        quant = replace(quant, zero=quant.zero[:1]) if along is None or len(set(quant.zero)) == 1 else quant
+    return Scales(_shaped(emit, scale, target, DType.F32), _shaped(emit, zero, target, None), quant, split)
 
 
-def add_dequantise(src: Source, x: str, ports: tuple[int, int], y: str) -> None:
-    """Add a DequantizeLinear of tensor `x`, with scale and zero point from two inputs of the node."""
-    t = src.graph.type(x)
-    axis = src.attrs.get("axis", 1) if src.op == "DequantizeLinear" else 0
-    quant, scale, zero = parameters(src, *ports, t.dtype, len(t.shape), axis)
-    if t.quant is None:
-        src.graph.retype(x, replace(t, quant=quant))
-    src.node("DequantizeLinear", Attrs(), (x, scale, zero), (y,))
+def _blocked(src: Source, given: tuple[int, ...], shape: tuple[int, ...], axis: int, block: int
+             ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(shape of the scales, shape of x) with the blocks of an axis apart; without blocks, plain broadcasting."""
+    if not block:
+        return given, ()
+    axis %= len(shape)
+    if len(given) != len(shape) or given[axis] * block != shape[axis]:
+        raise src.refuse(f"blocks of {block} along axis {axis} of {shape} with scales {given}", attr="block_size",
+                         hint="blocks must divide the axis")
+    return ((*given[:axis + 1], 1, *given[axis + 1:]), (*shape[:axis], given[axis], block, *shape[axis + 1:]))
 
 
-def add_quantise(src: Source, x: str, ports: tuple[int, int], y: str) -> None:
-    """Add a QuantizeLinear to `y`; the zero point's type decides between int8 and uint8."""
-    dtype = DType.U8
-    if src.has(ports[1]):
-        dtype = DType(src.const(ports[1], "the zero point").dtype.name)
-    t = src.graph.type(x)
-    axis = src.attrs.get("axis", 1) if src.op == "QuantizeLinear" else 0
-    quant, scale, zero = parameters(src, *ports, dtype, len(t.shape), axis)
-    src.node("QuantizeLinear", Attrs(), (x, scale, zero), (y,))
-    src.graph.retype(y, TensorType(dtype, t.shape, quant))
+def _shaped(emit: Emit, name: str, shape: tuple[int, ...], dtype: DType | None) -> str:
+    """A scale or zero point in the shape that broadcasts; constants are made anew, zero points as int32."""
+    graph = emit.src.graph
+    value = graph.data(name) if name else np.zeros((), np.int32)
+    target = shape if (value.size if value is not None else graph.type(name).count) > 1 else ()
+    if value is not None:
+        return graph.constant(f"{emit.src.name}.{'scale' if dtype else 'zero'}",
+                              value.astype(np.float32 if dtype else np.int32).reshape(target))
+    shaped = name if graph.type(name).shape == target else emit.reshape(name, target)
+    return emit.cast(shaped, dtype) if dtype else shaped
+
+
+def add_dequantise(src: Source, x: str, ports: tuple[int, int], y: str, axis: int = 0, block: int = 0) -> None:
+    """Add a DequantizeLinear of tensor `x` to float32, with scale and zero point from two inputs of the node."""
+    t, emit = src.graph.type(x), Emit(src)
+    found = scales(src, src.inputs[ports[0]], src.inputs[ports[1]] if src.has(ports[1]) else "", t.shape, axis, block)
+    if t.quant is None and found.quant is not None:
+        src.graph.retype(x, replace(t, quant=found.quant))
+    inner = emit.reshape(x, found.split) if found.split else x
+    real = emit.op("DequantizeLinear", inner, found.scale, found.zero, out="" if found.split else y)
+    if found.split:
+        emit.reshape(real, t.shape, out=y)
+
+
+def add_quantise(src: Source, x: str, ports: tuple[int, int], y: str, axis: int = 0, block: int = 0,
+                 dtype: DType | None = None) -> None:
+    """Add a QuantizeLinear to `y`; the zero point's type decides on y's, without one `dtype` does (default uint8)."""
+    zero = src.inputs[ports[1]] if src.has(ports[1]) else ""
+    dtype = src.graph.type(zero).dtype if zero else dtype or DType.U8
+    t, emit = src.graph.type(x), Emit(src)
+    found = scales(src, src.inputs[ports[0]], zero, t.shape, axis, block)
+    inner = emit.reshape(x, found.split) if found.split else x
+    stored = y if not found.split else src.graph.temporary(f"{y}.blocks")
+    src.node("QuantizeLinear", Attrs(), (inner, found.scale, found.zero), (stored,))
+    src.graph.retype(stored, TensorType(dtype, found.split or t.shape, found.quant))
+    if found.split:
+        emit.reshape(stored, t.shape, out=y)
 
 
 def from_quantize(src: Source) -> None:
-    """QuantizeLinear."""
-    add_quantise(src, src.inputs[0], (1, 2), src.outputs[0])
+    """QuantizeLinear. With scales of 16 bits the quotient is rounded to them, unless `precision` says otherwise."""
+    emit, x, scale = Emit(src), src.inputs[0], src.inputs[1]
+    dtype = ONNX_TYPES.get(src.attrs.get("output_dtype", 0))
+    axis, block = src.attrs.get("axis", 1), src.attrs.get("block_size", 0)
+    precision = ONNX_TYPES.get(src.attrs.get("precision", 0), src.graph.type(scale).dtype)
+    if not precision.is_half:
+        real = x if src.graph.type(x).dtype.is_float else emit.cast(x, DType.F32)
+        add_quantise(src, real, (1, 2), src.outputs[0], axis, block, dtype)
+        return
+    t = src.graph.type(x)
+    found = scales(src, scale, "", t.shape, axis, block)
+    inner = emit.reshape(x, found.split) if found.split else x
+    quotient = emit.op("Div", emit.cast(inner, precision), emit.cast(found.scale, precision))
+    whole = emit.reshape(quotient, t.shape) if found.split else quotient
+    ones = src.graph.constant(f"{src.name}.ones", np.ones(src.graph.type(scale).shape, np.float32))
+    add_quantise(replace(src, inputs=(whole, ones, *src.inputs[2:])), whole, (1, 2), src.outputs[0], axis, block, dtype)
 
 
 def from_dequantize(src: Source) -> None:
-    """DequantizeLinear."""
-    add_dequantise(src, src.inputs[0], (1, 2), src.outputs[0])
+    """DequantizeLinear: computed in float32, rounded once to the type of the scale or to `output_dtype`."""
+    to = ONNX_TYPES.get(src.attrs.get("output_dtype", 0), src.graph.type(src.inputs[1]).dtype)
+    y = src.outputs[0] if to == DType.F32 else src.graph.temporary(f"{src.outputs[0]}.real")
+    add_dequantise(src, src.inputs[0], (1, 2), y, src.attrs.get("axis", 1), src.attrs.get("block_size", 0))
+    if to != DType.F32:
+        Emit(src).cast(y, to, out=src.outputs[0])
+
+
+def constants(src: Source, *ports: int) -> None:
+    """Raise UnsupportedOp unless scales and zero points are constants: integer kernels need them."""
+    for port in ports:
+        if src.has(port):
+            src.const(port, "scale and zero point")
 
 
 def infer(c: Call) -> list[TensorType]:
@@ -91,9 +164,7 @@ def quantise_reference(c: Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarr
 
 def _operand(c: Call, port: int, name: str, dtype: DType) -> str:
     value = c.constant(port)
-    if value is None:
-        raise ShapeError("scale and zero point must be constants", node=c.node.name, op=c.node.op)
-    return literal(float(value.reshape(-1)[0]), dtype) if value.size == 1 else name
+    return literal(float(value.reshape(-1)[0]), dtype) if value is not None and value.size == 1 else name
 
 
 def dequantise_scalar(c: Call) -> Scalar:
@@ -112,7 +183,8 @@ def quantise_scalar(c: Call) -> Scalar:
 def when(c: Call) -> str:
     """float32 on one side, an integer type of at most 32 bits on the other."""
     stored = c.type(0) if c.node.op == "DequantizeLinear" else c.y[0]
-    return "" if stored.dtype in (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32) else f"{stored.dtype} storage"
+    fits = not stored.dtype.is_float and stored.dtype != DType.BOOL and (stored.dtype.bits <= 16 or stored is c.type(0))
+    return "" if fits and stored.dtype.bits <= 32 and stored.dtype != DType.U32 else f"{stored.dtype} storage"
 
 
 def q_names(src: Source, count: int) -> list[str]:
@@ -124,6 +196,7 @@ def from_qlinear_conv(src: Source) -> None:
     """QLinearConv: (x, s, z, w, s, z, y_s, y_z, bias)."""
     from fuse2c.ops import conv
     x, w, b, y = q_names(src, 4)
+    constants(src, 1, 2, 4, 5, 6, 7)
     add_dequantise(src, src.inputs[0], (1, 2), x)
     add_dequantise(src, src.inputs[3], (4, 5), w)
     inputs: tuple[str, ...] = (x, w)
@@ -148,20 +221,20 @@ def from_qlinear_matmul(src: Source) -> None:
     """QLinearMatMul: (a, s, z, b, s, z, y_s, y_z)."""
     from fuse2c.ops import matmul
     a, b, y = q_names(src, 3)
-    add_dequantise(src, src.inputs[0], (1, 2), a)
-    columns = len(src.graph.type(src.inputs[3]).shape) - 1
-    add_dequantise(replace(src, op="DequantizeLinear", attrs={"axis": columns}), src.inputs[3], (4, 5), b)
+    constants(src, *range(1, 3), *range(4, 8))
+    add_dequantise(src, src.inputs[0], (1, 2), a, axis=-2)
+    add_dequantise(src, src.inputs[3], (4, 5), b, axis=-1)
     matmul.from_matmul(replace(src, op="MatMul", inputs=(a, b), outputs=(y,)))
-    add_quantise(src, y, (6, 7), src.outputs[0])
+    add_quantise(src, y, (6, 7), src.outputs[0], axis=-2)
 
 
 def from_qgemm(src: Source) -> None:
     """QGemm (com.microsoft): (a, s, z, b, s, z, bias, y_s, y_z)."""
     from fuse2c.ops import matmul
     a, b, bias, y = q_names(src, 4)
+    constants(src, 1, 2, 4, 5, 7, 8)
     add_dequantise(src, src.inputs[0], (1, 2), a)
-    column = 0 if src.attrs.get("transB", 0) else 1
-    add_dequantise(replace(src, op="DequantizeLinear", attrs={"axis": column}), src.inputs[3], (4, 5), b)
+    add_dequantise(src, src.inputs[3], (4, 5), b, axis=0 if src.attrs.get("transB", 0) else 1)
     inputs = (a, b, _bias(src, src.inputs[6], (1, 4), bias)) if src.has(6) else (a, b)
     if not src.has(7):
         raise src.refuse("QGemm with a float output", hint="give y_scale and y_zero_point")
@@ -172,6 +245,7 @@ def from_qgemm(src: Source) -> None:
 def from_qlinear_binary(src: Source) -> None:
     """QLinearAdd, QLinearMul (com.microsoft): (a, s, z, b, s, z, y_s, y_z)."""
     a, b, y = q_names(src, 3)
+    constants(src, 1, 2, 4, 5, 6, 7)
     add_dequantise(src, src.inputs[0], (1, 2), a)
     add_dequantise(src, src.inputs[3], (4, 5), b)
     elementwise.from_onnx(replace(src, op=src.op.removeprefix("QLinear"), inputs=(a, b), outputs=(y,), attrs={}))
@@ -181,10 +255,10 @@ def from_qlinear_binary(src: Source) -> None:
 KERNELS = (Kernel("elementwise", elementwise.spec, when=when),)
 OPS = (
     Op(name="QuantizeLinear", ports=("a", "b", "c"), infer=infer, reference=quantise_reference, layout="same",
-       anchor=True, scalar=quantise_scalar, kernels=KERNELS, docs="per tensor and per axis, constant scale",
+       anchor=True, scalar=quantise_scalar, kernels=KERNELS, docs="per tensor, per axis, blocked",
        onnx={"QuantizeLinear": from_quantize, "QLinearConv": from_qlinear_conv, "QLinearMatMul": from_qlinear_matmul,
              "QGemm": from_qgemm, "QLinearAdd": from_qlinear_binary, "QLinearMul": from_qlinear_binary}),
     Op(name="DequantizeLinear", ports=("a", "b", "c"), infer=infer, reference=dequantise_reference, layout="same",
        anchor=True, scalar=dequantise_scalar, kernels=KERNELS, onnx={"DequantizeLinear": from_dequantize},
-       docs="per tensor and per axis, constant scale"),
+       docs="per tensor, per axis, blocked"),
 )

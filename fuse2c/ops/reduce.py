@@ -1,20 +1,25 @@
-"""Reductions over any axes: ReduceMean, ReduceSum, ReduceMax, ReduceMin on float32.
+"""Reductions over any axes: sums, products, extremes, means, norms and logarithms of sums.
 
-A mean over all spatial axes of [N,C,spatial...] is imported as an average pool, which has an integer form.
+A mean over all spatial axes of [N,C,spatial...] is imported as an average pool, which has an integer form. Integers
+wrap around; a mean of integers is cut off towards zero. What is reduced over no elements is the identity.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from fuse2c.ir.types import TensorType
-from fuse2c.ops import _nest, pool
+from fuse2c.ir.types import COMPUTE, DType, TensorType
+from fuse2c.ops import _nest, _scalars, pool
 from fuse2c.ops._nest import Access
+from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
+from fuse2c.ops.cast import Attrs as Cast
+from fuse2c.ops.elementwise import Attrs as Elementwise
 from fuse2c.ops.movement import Shape
 
 
@@ -27,39 +32,94 @@ class Attrs:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One reduction: start value, step over {acc} and {x}, end over {acc} (n elements)."""
+    """One reduction: C text of a step over acc and the element v, for floats and for integers; placeholders as in
+    _scalars.py. Empty text: no kernel for that class of types."""
 
-    start: str
-    step: str
-    end: str
-    numpy: Callable[..., np.ndarray]
+    numpy: Callable[..., Any]           # (x, axis, keepdims) -> result in the compute type
+    start: float                        # the identity
+    real: str
+    integer: str = ""
+    end: str = "acc"                    # of floats
+    whole: str = "{a}"                  # of integers, from the sum {a} in their compute type
+    top: bool = False                   # a first pass finds the greatest element
 
 
+def _sum(x: np.ndarray, **where: Any) -> np.ndarray:
+    return np.asarray(np.sum(x, dtype=x.dtype, **where))
+
+
+def _log_sum_exp(x: np.ndarray, **where: Any) -> np.ndarray:
+    top = np.clip(np.max(x, axis=where["axis"], keepdims=True), np.finfo(x.dtype).min, np.finfo(x.dtype).max)
+    return np.asarray(np.log(np.sum(np.exp(x - top), **where)) + top)
+
+
+_POWER, _SIZE = "acc + (v * v)", "acc + (({S}v < 0) ? (0 - v) : v)"
 ROWS = {
-    "ReduceMean": Row("0.0f", "acc + v", "(acc / (float)COUNT)", np.mean),
-    "ReduceSum": Row("0.0f", "acc + v", "acc", np.sum),
-    "ReduceMax": Row("-F2C_INFINITY", "f2c_max(acc, v)", "acc", np.max),
-    "ReduceMin": Row("F2C_INFINITY", "f2c_min(acc, v)", "acc", np.min),
+    "ReduceSum": Row(_sum, 0.0, "acc + v", "acc + v"),
+    "ReduceMean": Row(lambda x, **where: np.mean(x, dtype=x.dtype, **where), 0.0, "acc + v", "acc + v",
+                      "(acc / ({F})COUNT)", "({a} / COUNT)"),
+    "ReduceProd": Row(lambda x, **where: np.prod(x, dtype=x.dtype, **where), 1.0, "acc * v", "acc * v"),
+    "ReduceMax": Row(np.max, -np.inf, "f2c_max_nan{s}(acc, v)", "(acc < v) ? v : acc"),
+    "ReduceMin": Row(np.min, np.inf, "f2c_min_nan{s}(acc, v)", "(acc > v) ? v : acc"),
+    "ReduceL1": Row(lambda x, **where: _sum(np.abs(x), **where), 0.0, "acc + f2c_abs{s}(v)", _SIZE),
+    "ReduceL2": Row(lambda x, **where: np.sqrt(_sum(x * x, **where)), 0.0, _POWER, "", "f2c_sqrt{s}(acc)"),
+    "ReduceSumSquare": Row(lambda x, **where: _sum(x * x, **where), 0.0, _POWER, _POWER),
+    "ReduceLogSum": Row(lambda x, **where: np.log(_sum(x, **where)), 0.0, "acc + v", "", "f2c_log{s}(acc)"),
+    "ReduceLogSumExp": Row(_log_sum_exp, 0.0, "acc + f2c_exp{s}(v - {top})", "", "(f2c_log{s}(acc) + {top})", top=True),
 }
+EXTREMES = ("ReduceMax", "ReduceMin")
+SAME_FOR_ONE = ("ReduceSum", "ReduceMean", "ReduceProd", *EXTREMES)     # of one element: the element
+ROOTS = {"ReduceL2": ("ReduceSumSquare", "Sqrt"), "ReduceLogSum": ("ReduceSum", "Log")}
 
 
 def from_onnx(src: Source) -> None:
     """Any reduction; dropping the reduced axes is a Reshape, which costs nothing."""
-    shape = src.graph.type(src.inputs[0]).shape
-    axes = src.setting("axes", 1)
-    if not axes and src.attrs.get("noop_with_empty_axes", 0):
-        src.node("Reshape", Shape(shape), src.inputs[:1])
-        return
-    axes = tuple(sorted({int(a) % len(shape) for a in axes})) if axes else tuple(range(len(shape)))
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    x = src.graph.type(src.inputs[0])
+    rank = len(x.shape)
+    given = src.setting("axes", 1)
+    none = given is not None and len(given) == 0
+    axes = tuple(sorted({int(a) % rank for a in given})) if given else () if none and src.attrs.get(
+        "noop_with_empty_axes", 0) else tuple(range(rank))
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     drop = not src.attrs.get("keepdims", 1)
     target = src.graph.temporary(f"{src.outputs[0]}.kept") if drop else src.outputs[0]
-    if src.op == "ReduceMean" and len(shape) in (3, 4) and axes == tuple(range(2, len(shape))):
-        src.node("AveragePool", pool.Attrs(pool.whole(shape)), src.inputs[:1], (target,))
-    else:
-        src.node(src.op, Attrs(axes), src.inputs[:1], (target,))
+    _reduce(src, x, axes, kept, target)
     if drop:
         src.node("Reshape", Shape(tuple(n for i, n in enumerate(kept) if i not in axes)), (target,))
+
+
+def _reduce(src: Source, x: TensorType, axes: tuple[int, ...], kept: tuple[int, ...], target: str) -> None:
+    """The reduction with the reduced axes kept."""
+    if x.count == 0 and prod(kept) > 0:
+        with np.errstate(all="ignore"):
+            value = ROWS[src.op].numpy(np.zeros(1, x.dtype.numpy), axis=0, keepdims=True) if src.op not in (
+                "ReduceMean", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd", *EXTREMES) else _identity(src.op, x.dtype)
+        same = src.graph.constant(f"{src.name}.identity", np.full(kept, value, x.dtype.numpy))
+        src.node("Reshape", Shape(kept), (same,), (target,))
+    elif not axes and src.op in SAME_FOR_ONE:
+        src.node("Reshape", Shape(kept), src.inputs[:1], (target,))
+    elif src.op == "ReduceMean" and x.dtype.is_float and len(kept) in (3, 4) and axes == tuple(range(2, len(kept))):
+        src.node("AveragePool", pool.Attrs(pool.whole(x.shape)), src.inputs[:1], (target,))
+    elif src.op in ROOTS and not x.dtype.is_float:
+        # Integers: the sum wraps as theirs, the function of it is a real number.
+        total, real, root = (src.graph.temporary(f"{target}.{part}") for part in ("sum", "real", "root"))
+        src.node(ROOTS[src.op][0], Attrs(axes), src.inputs[:1], (total,))
+        src.node("Cast", Cast(DType.F32), (total,), (real,))
+        src.node(ROOTS[src.op][1], Elementwise(), (real,), (root,))
+        src.node("Cast", Cast(x.dtype), (root,), (target,))
+    else:
+        src.node(src.op, Attrs(axes), src.inputs[:1], (target,))
+
+
+def _identity(op: str, dtype: DType) -> Any:
+    """What an empty reduction gives."""
+    value = {"ReduceMean": np.nan, "ReduceLogSum": -np.inf, "ReduceLogSumExp": -np.inf}.get(op, ROWS[op].start)
+    if np.isfinite(value) or dtype.is_float:
+        return value
+    if np.isnan(value):
+        return 0
+    low, high = (0, 1) if dtype == DType.BOOL else dtype.range
+    return low if value < 0 else high
 
 
 def infer(c: Call) -> list[TensorType]:
@@ -69,28 +129,76 @@ def infer(c: Call) -> list[TensorType]:
 
 
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
-    """numpy's own."""
-    return [np.asarray(ROWS[c.node.op].numpy(x, axis=c.attrs.axes, keepdims=True)).astype(x.dtype)]
+    """numpy's own; halves in float32."""
+    with np.errstate(all="ignore"):
+        wide = x.astype(_scalars.compute(c.type(0).dtype))
+        return [np.asarray(ROWS[c.node.op].numpy(wide, axis=c.attrs.axes, keepdims=True)).astype(x.dtype)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One walk over the reduced elements: an accumulator, its start and its step."""
+
+    name: str
+    start: str
+    step: str
 
 
 def spec(c: Call) -> Spec:
-    """A nest over the output, and inside it one over the reduced axes."""
+    """A nest over the output, and inside it one or two over the reduced axes."""
     x, y, axes = c.type(0), c.y[0], c.attrs.axes
     outer = _nest.nest(y, [Access(tuple(0 if i in axes else s for i, s in enumerate(x.strides)))])
     reduced = tuple(a for a in x.storage if a in axes)
     inner_type = TensorType(x.dtype, tuple(x.shape[a] for a in reduced))
-    inner = _nest.nest(inner_type, [Access(tuple(x.strides[a] for a in reduced))], rows=False, indent=outer.indent)
+    inner = _nest.nest(inner_type, [Access(tuple(x.strides[a] for a in reduced))], indent=outer.indent)
     inner = replace(inner, loops=tuple(replace(loop, var=loop.var.replace("i", "j")) for loop in inner.loops),
                     index=tuple(text.replace("i", "j") for text in inner.index))
-    row = ROWS[c.node.op]
-    return Spec({"COUNT": prod(inner_type.shape)}, rows=outer.rows,
-                flags={"outer": outer, "inner": inner, "start": row.start, "step": row.step,
-                       "from": f"{outer.index[1]} + {inner.index[1]}", "store": Store(row.end, "", outer.index[0])})
+    acc, end, finish = _ends(c)
+    at = [text for text in (outer.index[1], inner.index[1]) if text != "0"]
+    return Spec({"COUNT": prod(inner_type.shape)}, by_rows=False, acc=acc, finish=finish,
+                flags={"outer": outer, "inner": inner, "passes": _passes(c), "cast": "" if x.dtype.is_float else f"({acc})",
+                       "from": " + ".join(at) or "0", "store": Store(end, "", outer.index[0])})
+
+
+def _ends(c: Call) -> tuple[str, str, Scalar | None]:
+    """C type of the accumulator, the value that is handed on, what finishes it."""
+    row, dtype = ROWS[c.node.op], c.type(0).dtype
+    ctype = COMPUTE[dtype]
+    if dtype.is_float:
+        return ctype, _text(row.end, dtype), None
+    if c.node.op in EXTREMES:
+        return ctype, "acc", Scalar("{a}")
+    unsigned = ctype if ctype.startswith("u") else f"u{ctype}"
+    return unsigned, "acc", Scalar(row.whole.replace("{a}", f"({ctype}){{a}}"))
+
+
+def _passes(c: Call) -> tuple[Pass, ...]:
+    row, dtype = ROWS[c.node.op], c.type(0).dtype
+    start = literal(_identity(c.node.op, dtype) if c.node.op in EXTREMES else row.start, dtype)
+    if not dtype.is_float:
+        start = start if c.node.op in EXTREMES else f"{int(row.start)}u"
+        signed = COMPUTE[dtype] if not COMPUTE[dtype].startswith("u") else ""
+        size = row.integer if signed or c.node.op != "ReduceL1" else "acc + v"
+        return (Pass("acc", start, size.replace("{S}", f"({signed})")),)
+    main = Pass("acc", start, _text(row.real, dtype))
+    top = Pass("top", literal(-np.inf, dtype), _text("f2c_max_nan{s}(top, v)", dtype))
+    return (top, main) if row.top else (main,)
+
+
+def _text(text: str, dtype: DType) -> str:
+    """Placeholders for a floating type filled in; infinite maxima are limited, so that their difference is defined."""
+    wide = dtype == DType.F64
+    most = literal(np.finfo(np.float64 if wide else np.float32).max, dtype)
+    text = text.replace("{top}", f"f2c_clamp{{s}}(top, -{most}, {most})").replace("{F}", "double" if wide else "float")
+    return text.replace("{s}", "_f64" if wide else "")
 
 
 def when(c: Call) -> str:
-    """float32."""
-    return "" if c.type(0).dtype == "float32" else f"no kernel for {c.type(0).dtype}"
+    """float32, float64, integers; truth values have extremes."""
+    dtype = c.type(0).dtype
+    if dtype == DType.BOOL and c.node.op not in EXTREMES:
+        return "no kernel for bool"
+    return "" if dtype.is_float or ROWS[c.node.op].integer else f"no kernel for {dtype}"
 
 
 OPS = tuple(Op(name=name, onnx={name: from_onnx}, infer=infer, reference=reference, layout="strided", anchor=True,

@@ -1,4 +1,4 @@
-"""Softmax over one axis (opset 13) or over all axes from one on (before); float and 8-bit integer.
+"""Softmax and its relatives over one axis (opset 13) or over all axes from one on (before); float and 8-bit integer.
 
 Integer: exp(s * (x - max)) comes from a table of 256 entries in Q(K); the sum is divided out once a row by a
 division of constant length, so that the kernel takes one path for all inputs.
@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from fuse2c.ir.types import TensorType
+from fuse2c.ops._scalars import compute
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
 from fuse2c.ops.movement import Shape
 
@@ -27,15 +28,16 @@ class Attrs:
 
 
 def from_onnx(src: Source) -> None:
-    """Softmax."""
+    """Softmax, LogSoftmax, Hardmax."""
     shape = src.graph.type(src.inputs[0]).shape
-    axis = src.attrs.get("axis", -1 if src.opset >= 13 else 1) % max(len(shape), 1)
+    axis = src.attrs.get("axis", -1 if src.opset >= 13 else 1)
+    axis += len(shape) if axis < 0 else 0
     if src.opset >= 13 or axis == len(shape) - 1:
-        src.node("Softmax", Attrs(axis))
+        src.node(src.op, Attrs(axis))
         return
     flat, soft = (src.graph.temporary(f"{src.outputs[0]}.{part}") for part in ("flat", "soft"))
     src.node("Reshape", Shape((prod(shape[:axis]), prod(shape[axis:]))), src.inputs, (flat,))
-    src.node("Softmax", Attrs(1), (flat,), (soft,))
+    src.node(src.op, Attrs(1), (flat,), (soft,))
     src.node("Reshape", Shape(shape), (soft,))
 
 
@@ -62,11 +64,12 @@ def numerator(scale: float, n: int) -> tuple[int, int]:
 
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """Floats as defined; integers as the module says."""
-    axis, t, y = c.attrs.axis, c.type(0), c.y[0]
+    axis, y = c.attrs.axis, c.y[0]
     top = x.max(axis=axis, keepdims=True)
     if not c.quantised:
-        e = np.exp(x - top)
-        return [(e / e.sum(axis=axis, keepdims=True, dtype=x.dtype)).astype(x.dtype)]
+        wide = x.astype(compute(c.type(0).dtype))
+        with np.errstate(all="ignore"):
+            return [_real(c.node.op, wide, wide.max(axis=axis, keepdims=True), axis).astype(x.dtype)]
     n = x.shape[axis]
     e = exp_table(c.quant(0).scale[0], n)[top.astype(np.int32) - x].astype(np.int64)
     value, shift = numerator(c.y_quant.scale[0], n)
@@ -74,6 +77,16 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     bits = exp_bits(n) + shift
     stored = ((e * inverse + (1 << (bits - 1))) >> bits) + c.y_quant.zero[0]
     return [np.clip(stored, *y.dtype.range).astype(y.dtype.numpy)]
+
+
+def _real(op: str, x: np.ndarray, top: np.ndarray, axis: int) -> np.ndarray:
+    """The three operators on numbers of their compute type."""
+    if op == "Hardmax":
+        return np.asarray(np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+                          == x.argmax(axis=axis, keepdims=True))
+    e = np.exp(x - top)
+    total = e.sum(axis=axis, keepdims=True, dtype=x.dtype)
+    return np.asarray(x - top - np.log(total) if op == "LogSoftmax" else e / total)
 
 
 def work(c: Call) -> Work:
@@ -97,7 +110,8 @@ def spec(c: Call) -> Spec:
     x, y, axis = c.type(0), c.y[0], c.attrs.axis
     names = {"OUTER": prod(x.shape[:axis]), "LENGTH": x.shape[axis], "STEP": prod(x.shape[axis + 1:])}
     if x.dtype.is_float:
-        return Spec(names, by_rows=False)
+        return Spec(names, by_rows=False, flags={"log": c.node.op == "LogSoftmax",
+                                                 "suffix": "_f64" if x.dtype == "float64" else ""})
     value, shift = numerator(c.y_quant.scale[0], names["LENGTH"])
     names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": c.y_quant.zero[0], "LOW": y.dtype.range[0],
               "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0]}
@@ -106,10 +120,20 @@ def spec(c: Call) -> Spec:
 
 
 def float_when(c: Call) -> str:
-    """float32."""
-    return "" if c.type(0).dtype == "float32" else f"no kernel for {c.type(0).dtype}"
+    """float32 and float64."""
+    return "" if c.type(0).dtype in ("float32", "float64") else f"no kernel for {c.type(0).dtype}"
 
 
-OP = Op(name="Softmax", onnx={"Softmax": from_onnx}, infer=infer, reference=reference, work=work, integer=integer,
-        layout="row-major",
-        kernels=(Kernel("softmax_f32", spec, when=float_when), Kernel("softmax_s8", spec, when=lambda c: integer(c) if c.quantised else f"no kernel for {c.type(0).dtype}")))
+def stored_when(c: Call) -> str:
+    """Stored values that `integer` accepts."""
+    return integer(c) if c.quantised else f"no kernel for {c.type(0).dtype}"
+
+
+OPS = (
+    Op(name="Softmax", onnx={"Softmax": from_onnx}, infer=infer, reference=reference, work=work, integer=integer,
+       kernels=(Kernel("softmax", spec, when=float_when), Kernel("softmax_s8", spec, when=stored_when))),
+    Op(name="LogSoftmax", onnx={"LogSoftmax": from_onnx}, infer=infer, reference=reference, work=work,
+       kernels=(Kernel("softmax", spec, when=float_when),)),
+    Op(name="Hardmax", onnx={"Hardmax": from_onnx}, infer=infer, reference=reference,
+       kernels=(Kernel("hardmax", spec, when=float_when),)),
+)

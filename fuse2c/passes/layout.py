@@ -42,6 +42,9 @@ class _State:
         kind = all_ops()[node.op].layout
         if kind == "row-major":
             node = replace(node, inputs=tuple(self.row_major(t) if t else t for t in node.inputs))
+        elif kind == "spatial" and not self.type(node.inputs[0]).batch_first:
+            # The kernel runs once an image, from a pointer that moves on by a whole image.
+            node = replace(node, inputs=(self.row_major(node.inputs[0]), *node.inputs[1:]))
         for y in node.outputs:
             fixed = y in self.g.outputs
             if kind == "view" and self.as_view(node, y):
@@ -70,7 +73,7 @@ class _State:
             return False
         fixed = y in self.g.outputs
         seen = replace(self.type(y), order=order)
-        if fixed and (self.root(x) in self.claimed or seen.memory_axes != replace(seen, order=()).memory_axes):
+        if fixed and (self.root(x) in self.claimed or not seen.row_major):
             return False
         self.set_order(y, () if fixed else order)
         self.views[y] = x
@@ -82,7 +85,7 @@ class _State:
     def row_major(self, t: str) -> str:
         """The tensor itself if it lies in row-major order, else a copy that does."""
         own = self.type(t)
-        if self.tensors[t].data is not None or own.memory_axes == replace(own, order=()).memory_axes:
+        if self.tensors[t].data is not None or own.row_major:
             return t
         name = replace(self.g, tensors=self.tensors).fresh(f"{t}.rows")
         self.tensors[name] = Tensor(name, replace(own, order=()))

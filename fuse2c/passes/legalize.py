@@ -87,7 +87,7 @@ def _real_outputs(g: Graph) -> Graph:
 
 
 def _node(g: Graph, op: str, name: str, x: str, y: str, quant: Quant, stored: DType) -> tuple[Node, dict[str, Tensor]]:
-    scale = Tensor(g.fresh(f"{name}.scale"), TensorType(DType.F32, ()), np.float32(quant.scale[0]).reshape(()))
-    zero = Tensor(g.fresh(f"{name}.zero"), TensorType(DType.I32, ()), np.int32(quant.zero[0]).reshape(()))
+    scale = Tensor(g.fresh(f"{name}.scale"), TensorType(DType.F32, ()), np.asarray(quant.scale[0], np.float32))
+    zero = Tensor(g.fresh(f"{name}.zero"), TensorType(DType.I32, ()), np.asarray(quant.zero[0], np.int32))
     node = Node(name, op, (x, scale.name, zero.name), (y,), Attrs(), origin=(name,))
     return node, {scale.name: scale, zero.name: zero}

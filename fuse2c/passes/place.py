@@ -1,16 +1,21 @@
-"""An address for every intermediate tensor and scratch buffer: several heuristics, the best result.
+"""An address for every intermediate tensor, ring and scratch buffer: several heuristics, the best result.
 
-Tensors that belong to the caller (inputs, outputs) have no address here. An operand that dies at a step may lend
-its bytes to the step's result where the kernel reads each element before it writes it (in place).
+Lifetimes are those of rows: an output may overlap its own input where the rows that it overwrites have been read.
+Tensors that belong to the caller (inputs, outputs) have no address here. An operand that dies at a step may lend its
+bytes to the step's result where the kernel reads each element before it writes it (in place).
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from fuse2c.errors import DoesNotFit
 from fuse2c.ops import all_ops
-from fuse2c.passes.order import reads, writes
+from fuse2c.passes import _rows
+from fuse2c.passes._rows import Life, Unit
+from fuse2c.passes.order import reads
 from fuse2c.plan import Decision, Place, Plan, Step
 
 ALIGN = 8       # bytes; kernels may use 64-bit loads
@@ -19,13 +24,15 @@ ALIGN = 8       # bytes; kernels may use 64-bit loads
 def run(plan: Plan) -> Plan:
     """Places; raises DoesNotFit when RAM or flash do not suffice."""
     plan, log = _in_place(plan)
-    lives = lifetimes(plan)
-    heuristics: tuple[Callable[[Place], tuple[int, ...]], ...] = (
-        lambda p: (-p.size, p.first), lambda p: (-(p.last - p.first), -p.size),
-        lambda p: (p.first, -p.size), lambda p: (-p.size * (p.last - p.first + 1), p.first))
-    best = min((_pack(sorted(lives, key=key)) for key in heuristics),
-               key=lambda places: max((p.offset + p.size for p in places), default=0))
-    plan = replace(plan, places=tuple(sorted(best, key=lambda p: (p.first, p.offset, p.name))),
+    buffers = lifetimes(plan)
+    heuristics: tuple[Callable[[Life], tuple[int, ...]], ...] = (
+        lambda b: (-b.size, b.spans[0][0]), lambda b: (-(b.spans[-1][1] - b.spans[0][0]), -b.size),
+        lambda b: (b.spans[0][0], -b.size), lambda b: (-b.size * (b.spans[-1][1] - b.spans[0][0] + 1),))
+    bounds = _all_bounds(buffers)
+    best = min((pack(sorted(range(len(buffers)), key=lambda i: key(buffers[i])), buffers, bounds) for key in heuristics),
+               key=lambda offsets: max((o + b.size for o, b in zip(offsets, buffers, strict=True)), default=0))
+    places = [Place(b.name, o, b.size, b.spans[0][0], b.spans[-1][1]) for o, b in zip(best, buffers, strict=True)]
+    plan = replace(plan, places=tuple(sorted(places, key=lambda p: (p.first, p.offset, p.name))),
                    decisions=plan.decisions + tuple(log))
     _check_fit(plan)
     return plan
@@ -40,6 +47,8 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
             root, later = plan.root(t), plan.steps[i + 1:]
             if y in _caller_owned(plan) or root in _caller_owned(plan) or any(root in reads(plan, s) for s in later):
                 continue
+            if plan.rings.get(root) != plan.rings.get(y):
+                continue
             plan = replace(plan, views={**plan.views, y: t})
             log.append(Decision("place", step.function, True, f"in place: the result takes the bytes of {t}"))
             break
@@ -47,15 +56,16 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
 
 
 def _reusable(plan: Plan, step: Step) -> list[str]:
-    """Operands that the kernel reads at the very element that it writes next."""
-    g, y = plan.graph, plan.graph.type(step.node.outputs[0])
-    parts = step.node.parts
-    made = {t for n in parts for t in n.outputs}
-    tail = parts if all_ops()[step.node.op].scalar else parts[1:]
-    names = [t for n in tail for t in n.inputs if t and t not in made and g.data(t) is None]
-    anchor = set(() if all_ops()[step.node.op].scalar else parts[0].inputs)
-    return [t for t in names if t not in anchor and g.type(t).bytes == y.bytes and g.type(t).shape == y.shape
-            and g.type(t).memory_axes == y.memory_axes and plan.root(t) not in {plan.root(a) for a in anchor if a}]
+    """Operands that the kernel reads at the very element that it writes next, and nowhere else."""
+    g, y, node = plan.graph, plan.graph.type(step.node.outputs[0]), step.node
+    tail = node.parts if all_ops()[node.op].scalar else node.parts[1:]
+    names = {t for n in tail for t in n.inputs if t in node.inputs and g.data(t) is None}
+    aligned = [t for t in node.inputs if t in names and g.type(t).bytes == y.bytes and g.type(t).shape == y.shape
+               and g.type(t).memory_axes == y.memory_axes]
+    # The same bytes may be read as well by the anchor, or through a view that lies in another order.
+    elsewhere = {t for n in node.parts[:len(node.parts) - len(tail)] for t in n.inputs} | (set(node.inputs) - set(aligned))
+    kept = {plan.root(t) for t in elsewhere if t}
+    return [t for t in aligned if plan.root(t) not in kept]
 
 
 def _caller_owned(plan: Plan) -> set[str]:
@@ -63,43 +73,101 @@ def _caller_owned(plan: Plan) -> set[str]:
     return {plan.root(t) for t in (*plan.graph.inputs, *plan.graph.outputs)}
 
 
-def lifetimes(plan: Plan) -> list[Place]:
-    """Every buffer with its size and the steps from first write to last read; offsets still 0."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for i, step in enumerate(plan.steps):
-        for t in writes(plan, step) | reads(plan, step):
-            first.setdefault(t, i)
-            last[t] = i
-    owned = _caller_owned(plan)
-    found = [Place(t, 0, plan.graph.type(t).bytes, first[t], last[t]) for t in first if t not in owned]
-    return found + [Place(f"{s.function} scratch", 0, s.spec.scratch, i, i)
-                    for i, s in enumerate(plan.steps) if s.spec.scratch]
+def units(plan: Plan) -> list[Unit]:
+    """The schedule in units of time: one row each, or a step that cannot be split."""
+    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    return [(c.step, row) for c in plan.calls
+            for row in (range(c.first, c.end) if steps[c.step].splits else range(1))]
 
 
-def _pack(lives: list[Place]) -> list[Place]:
-    """Each in turn at the lowest offset where it meets no other that is live at the same time."""
-    placed: list[Place] = []
-    for p in lives:
+def lifetimes(plan: Plan) -> list[Life]:
+    """Every buffer of the arena."""
+    steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
+    tensors = sorted({t for s in steps for t in (s.writes, *(r.tensor for r in s.readers))} - _caller_owned(plan))
+    found = list(_rows.lives(plan, steps, order, tensors).values())
+    for life in found:
+        life.ring = plan.rings.get(life.name, 0)
+    for i, s in enumerate(plan.steps):
+        times = [time for time, (step, _) in enumerate(order) if step == i]
+        if s.spec.scratch and times:
+            spans = [(times[0], times[-1])] if s.spec.keeps else _rows.merged([(time, time) for time in times])
+            found.append(Life(f"{s.function} scratch", s.spec.scratch, np.array([spans[0][0]]), np.array([spans[-1][1]]),
+                              0, spans))
+    return found
+
+
+def _all_bounds(buffers: Sequence[Life]) -> dict[tuple[int, int], tuple[int, int]]:
+    """(i, j), i < j -> open interval of forbidden differences offset_j - offset_i; absent: any difference will do."""
+    found = {}
+    for i, a in enumerate(buffers):
+        for j in range(i + 1, len(buffers)):
+            bound = forbidden(a, buffers[j])
+            if bound is not None:
+                found[i, j] = bound
+    return found
+
+
+def forbidden(a: Life, b: Life) -> tuple[int, int] | None:
+    """The open interval in which offset_b - offset_a must not lie; None if the two never live at the same time.
+
+    Row i of a and row j of b that live at the same time must not overlap: offset_b - offset_a is not strictly between
+    i * A - (j + 1) * B and (i + 1) * A - j * B, for row sizes A and B. Rings use all of their bytes all the time.
+    """
+    if not _meet(a.spans, b.spans):
+        return None
+    if a.ring or b.ring or len(a.born) == 1 and len(b.born) == 1:
+        return (-b.size, a.size)
+    together = (a.born[:, None] <= b.dies[None, :]) & (b.born[None, :] <= a.dies[:, None])
+    i, j = np.nonzero(together)
+    low = (i * a.row_bytes - (j + 1) * b.row_bytes).min()
+    high = ((i + 1) * a.row_bytes - j * b.row_bytes).max()
+    return int(low), int(high)
+
+
+def _meet(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> bool:
+    """Whether two sorted lists of closed intervals have a common time."""
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i][1] < b[j][0]:
+            i += 1
+        elif b[j][1] < a[i][0]:
+            j += 1
+        else:
+            return True
+    return False
+
+
+def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: dict[tuple[int, int], tuple[int, int]]) -> list[int]:
+    """Offsets: each buffer in turn at the lowest aligned one that no earlier buffer forbids."""
+    offsets: dict[int, int] = {}
+    for k in sequence:
+        blocked = []
+        for other, at in offsets.items():
+            bound = bounds.get((min(k, other), max(k, other)))
+            if bound is not None:
+                low, high = bound if other < k else (-bound[1], -bound[0])
+                blocked.append((at + low, at + high))
         offset = 0
-        for other in sorted((o for o in placed if o.first <= p.last and p.first <= o.last), key=lambda o: o.offset):
-            if offset + p.size <= other.offset:
-                break
-            offset = max(offset, -(-(other.offset + other.size) // ALIGN) * ALIGN)
-        placed.append(replace(p, offset=offset))
-    return placed
+        for low, high in sorted(blocked):
+            if low < offset < high or low < offset and offset < high:
+                offset = -(-high // ALIGN) * ALIGN
+        # An interval that starts later may still cover the place: repeat until none does.
+        while any(low < offset < high for low, high in blocked):
+            offset = -(-max(high for low, high in blocked if low < offset < high) // ALIGN) * ALIGN
+        offsets[k] = offset
+    return [offsets[k] for k in range(len(buffers))]
 
 
 def _check_fit(plan: Plan) -> None:
     ram_name, ram = plan.target.holding("arena")
     if plan.arena_bytes > ram.bytes:
         at = max(plan.places, key=lambda p: p.offset + p.size)
-        step = plan.steps[at.first]
+        step = plan.steps[units(plan)[at.first][0]]
         live = [f"{p.size:>9} bytes  {p.name}" for p in plan.places if p.first <= at.first <= p.last]
         raise DoesNotFit(f"the arena needs {plan.arena_bytes} bytes of {ram_name}, {plan.target.name} has {ram.bytes}: "
                          f"{plan.arena_bytes - ram.bytes} too many", node=step.node.name, op=step.node.op,
                          detail=("live at the peak:", *live),
-                         hint="a smaller input, int8 instead of float32, or a target with more RAM")
+                         hint="--optimize ram, a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")
     if plan.weight_bytes > flash.bytes:
         largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in s.spec.tables.values()))

@@ -1,0 +1,115 @@
+"""The body of the run function: kernel calls in order; where rows of several steps alternate, a table and a switch."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fuse2c.codegen.view import Param, View
+from fuse2c.plan import Plan
+
+WIDTH = 32      # entries a line of the table
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call wrote, for the tracing run: where it goes in the record, where it lies, its bytes (C text)."""
+
+    offset: str
+    pointer: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """One kernel call; inside a schedule it computes row `at`."""
+
+    text: str
+    images: int
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Calls one after the other, or a schedule: `order` says whose turn it is."""
+
+    calls: tuple[CallView, ...]
+    order: tuple[str, ...] = ()         # lines of the table
+    length: int = 0
+
+
+class Caller:
+    """Prints calls of the kernels of one plan."""
+
+    def __init__(self, plan: Plan, views: Sequence[View], ports: Mapping[str, str]) -> None:
+        self.plan, self.views, self.ports = plan, views, ports
+        self.places = {p.name: p.offset for p in plan.places}
+        self.records: dict[str, int] = {}
+        at = 0
+        for step in plan.steps:
+            for t in step.node.outputs:
+                self.records[t] = at
+                at += plan.graph.type(t).bytes
+
+    def parts(self) -> tuple[Part, ...]:
+        """The whole schedule."""
+        parts: list[Part] = []
+        run: list[tuple[int, int]] = []         # (step, rows) of the schedule being collected
+        for call in self.plan.calls:
+            spec = self.plan.steps[call.step].spec
+            if (call.first, call.end) != (0, spec.rows):
+                run += [(call.step, 1)] * (call.end - call.first)
+                continue
+            if run and any(step == call.step for step, _ in run):
+                run += [(call.step, 1)] * (call.end - call.first)
+                continue
+            parts += self._schedule(run)
+            run = []
+            parts.append(Part((self.call(self.views[call.step]),)))
+        return tuple(parts + self._schedule(run))
+
+    def _schedule(self, run: list[tuple[int, int]]) -> list[Part]:
+        if not run:
+            return []
+        steps = sorted({step for step, _ in run})
+        items = [str(steps.index(step)) for step, _ in run]
+        lines = tuple(", ".join(items[i:i + WIDTH]) + "," for i in range(0, len(items), WIDTH))
+        return [Part(tuple(self.row_call(self.views[s]) for s in steps), lines, len(items))]
+
+    def call(self, v: View) -> CallView:
+        """A call that computes everything."""
+        args = []
+        for p in v.args:
+            pointer = self.pointer(p, v.function)
+            if v.images > 1 and p.tensor:
+                pointer = f"{pointer} + (n * {self.plan.graph.type(p.tensor).count // v.images})"
+            args.append(pointer)
+        args += ["0", str(v.rows)] if v.by_rows else []
+        results = tuple(Result(str(self.records[p.tensor]), self.pointer(p, v.function),
+                               self.plan.graph.type(p.tensor).bytes) for p in v.args if p.tensor and p.written)
+        return CallView(f"{v.function}({', '.join(args)});", v.images, results)
+
+    def row_call(self, v: View) -> CallView:
+        """A call that computes row `at`."""
+        args = [self.pointer(p, v.function) for p in v.args] + ["at", "at + 1"]
+        y = next(p for p in v.args if p.tensor and p.written)
+        t, ring = self.plan.graph.type(y.tensor), self.plan.rings.get(self.plan.root(y.tensor))
+        whole = self.call(v).results
+        if len(t.shape) >= 3 and t.memory_axes and t.shape[t.memory_axes[0]] == v.rows:
+            row = t.bytes // v.rows
+            lies = f"(at % {ring})" if ring else "at"
+            result = Result(f"{self.records[y.tensor]} + (size_t)(at * {row})",
+                            f"(const uint8_t *){self.pointer(y, v.function)} + ({lies} * {row})", row)
+            return CallView(f"{v.function}({', '.join(args)});", 1, (result,))
+        return CallView(f"{v.function}({', '.join(args)});", 1, whole)
+
+    def pointer(self, p: Param, function: str) -> str:
+        """The C expression of a buffer: the caller's by name, intermediates by their place in the arena."""
+        ctype = p.declaration.rsplit("*", 1)[0].strip()
+        root = self.plan.root(p.tensor) if p.tensor else f"{function} scratch"
+        owner = next((self.ports[t] for t in self.ports if p.tensor and self.plan.root(t) == root), None)
+        if owner is None:
+            return f"({ctype} *)(void *)&bytes[{self.places.get(root, 0)}]"
+        same = self.plan.graph.type(root).dtype == self.plan.graph.type(p.tensor).dtype
+        return owner if same else f"({ctype} *)(void *){owner}"
+
+

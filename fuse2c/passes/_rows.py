@@ -1,0 +1,195 @@
+"""Rows in time: which rows a step reads and writes, in which order rows are computed, and how long each must stay.
+
+Time is counted in rows computed. A step that cannot be split computes its whole output in one unit of time.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fuse2c.ir.types import TensorType
+from fuse2c.plan import Plan, Step
+
+Unit = tuple[int, int]      # (index of a step, row)
+
+
+def height(t: TensorType) -> int:
+    """Rows of a tensor of three or more axes: its parts along the outermost axis in memory."""
+    return t.shape[t.memory_axes[0]] if len(t.shape) >= 3 and t.memory_axes else 1
+
+
+def vertical(t: TensorType) -> int:
+    """Rows of a [1,C,H,...] tensor along H, if they lie one after the other in memory; else 0."""
+    fits = len(t.shape) in (3, 4) and t.shape[0] == 1 and (t.shape[2] == 1 or t.memory_axes[:1] == (2,))
+    return t.shape[2] if fits else 0
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What one operand of a step needs: the tensor that owns the bytes, and the rows for each row computed."""
+
+    tensor: str
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RowStep:
+    """A step in terms of rows."""
+
+    rows: int                   # units of time it takes
+    readers: tuple[Reader, ...]
+    writes: str                 # root of its output
+    out_rows: int               # rows of the output as they lie in memory; 1: written as a whole
+    splits: bool                # may be interleaved with other steps row by row
+
+
+def row_step(plan: Plan, step: Step) -> RowStep:
+    """The rows of one step."""
+    g, spec = plan.graph, step.spec
+    y = step.node.outputs[0]
+    splits = spec.by_rows and spec.window is not None and spec.images == 1 and len(step.node.outputs) == 1
+    rows = spec.rows if splits else 1
+    out_rows = spec.rows if splits and not spec.over_input and height(g.type(y)) == spec.rows else 1
+    first, elementwise = step.node.parts[0], "loads" in spec.flags
+    readers = []
+    for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
+        count = height(g.type(t)) if elementwise or t in _tail(step) else vertical(g.type(t))
+        if not splits or count == 0 or not _same_rows(plan, t, count):
+            spans = tuple([0] * rows), tuple([max(height(g.type(t)), 1) - 1] * rows)
+        elif spec.window is not None and t == first.inputs[0] and t not in _tail(step) and not elementwise:
+            pairs = [spec.window.rows(j, count) for j in range(rows)]
+            spans = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+        elif count == rows:
+            spans = tuple(range(rows)), tuple(range(rows))
+        else:
+            spans = tuple([0] * rows), tuple([count - 1] * rows)
+        readers.append(Reader(plan.root(t), *spans))
+    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits)
+
+
+def _tail(step: Step) -> set[str]:
+    return {t for n in step.node.parts[1:] for t in n.inputs}
+
+
+def _same_rows(plan: Plan, t: str, count: int) -> bool:
+    """Whether a view has the rows of the tensor whose bytes it shares."""
+    while t in plan.views:
+        t = plan.views[t]
+        own = height(plan.graph.type(t))
+        if own != count and not (t in plan.graph.inputs and plan.graph.type(t).count % count == 0):
+            return False
+    return True
+
+
+def interleaved(steps: Sequence[RowStep], group: range) -> list[Unit]:
+    """The order that computes each row of the group as late as possible: on demand of the rows of later steps."""
+    made_by = {steps[i].writes: i for i in group}
+    done = dict.fromkeys(group, 0)
+    order: list[Unit] = []
+    for sink in group:
+        if any(r.tensor == steps[sink].writes for i in group if i > sink for r in steps[i].readers):
+            continue
+        for row in range(steps[sink].rows):
+            _demand(steps, sink, row, made_by, done, order)
+    return order
+
+
+def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, int], done: dict[int, int],
+            order: list[Unit]) -> None:
+    """Append (sink, row) after the rows that it needs; iterative, since a network may be deep."""
+    stack: list[Unit] = [(sink, row)]
+    while stack:
+        step, wanted = stack[-1]
+        if done[step] > wanted:
+            stack.pop()
+            continue
+        at = done[step]
+        missing = None
+        for reader in steps[step].readers:
+            source = made_by.get(reader.tensor)
+            if source is None or source >= step:
+                continue
+            needed = steps[source].rows - 1
+            if steps[source].out_rows == steps[source].rows:
+                needed = reader.last[at]
+            if done[source] <= needed:
+                missing = (source, needed)
+                break
+        if missing is not None:
+            stack.append(missing)
+            continue
+        order.append((step, at))
+        done[step] += 1
+
+
+@dataclass
+class Life:
+    """A buffer over time: when each of its rows is written first and read last (units of time, both inclusive)."""
+
+    name: str
+    row_bytes: int
+    born: np.ndarray
+    dies: np.ndarray
+    ring: int = 0               # rows kept; 0: all
+    spans: list[tuple[int, int]] = field(default_factory=list)      # times at which any row lives
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.row_bytes * (self.ring or len(self.born))
+
+
+def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: Iterable[str],
+          until: int | None = None) -> dict[str, Life]:
+    """The life of each of `tensors`; what nothing in `order` writes lives from the start, what is read later to the end."""
+    end = len(order) if until is None else until
+    found: dict[str, Life] = {}
+    wanted = set(tensors)
+    count = {s.writes: s.out_rows for s in steps}
+    for t in wanted:
+        rows = count.get(t, 1)
+        found[t] = Life(t, plan.graph.type(t).bytes // rows, np.full(rows, -1), np.full(rows, -1))
+    for time, (i, row) in enumerate(order):
+        step = steps[i]
+        for reader in step.readers:
+            life = found.get(reader.tensor)
+            if life is not None:
+                lo, hi = reader.first[row], reader.last[row]
+                if len(life.dies) == 1 or hi >= len(life.dies):
+                    life.dies[:] = time
+                elif lo <= hi:
+                    life.dies[lo:hi + 1] = time
+        if step.writes in found:
+            life = found[step.writes]
+            target = slice(row, row + 1) if step.out_rows == step.rows else slice(None)
+            fresh = life.born[target] < 0
+            life.born[target] = np.where(fresh, time, life.born[target])
+            life.dies[target] = np.maximum(life.dies[target], time)
+    for life in found.values():
+        life.born = np.where(life.born < 0, 0, life.born)
+        life.dies = np.where(life.dies < 0, end - 1, np.maximum(life.dies, life.born))
+        life.spans = merged(list(zip(life.born.tolist(), life.dies.tolist(), strict=True)))
+    return found
+
+
+def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Overlapping or touching intervals joined."""
+    result: list[tuple[int, int]] = []
+    for a, b in sorted(spans):
+        if result and a <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(result[-1][1], b))
+        else:
+            result.append((a, b))
+    return result
+
+
+def ring_rows(life: Life) -> int:
+    """Rows that a ring must keep: when a row is written, it and all older rows that are still to be read."""
+    most = 1
+    for row, time in enumerate(life.born):
+        older = np.nonzero(life.dies[:row + 1] >= time)[0]
+        most = max(most, row - int(older[0]) + 1)
+    return most

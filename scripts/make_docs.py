@@ -1,0 +1,233 @@
+"""Writes what can be read off the code: docs/OPERATORS.md, docs/FUSION.md, and the README's measured parts.
+
+    python scripts/make_docs.py [--readme] [--models FOLDER]
+
+--readme runs the commands whose output the README shows, and pastes it. --models measures the README's table, if the
+folder holds the models that the table names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from fuse2c import report
+from fuse2c.fusion import folds, quantise, rules
+from fuse2c.fusion.dsl import Fold, Fuse, Pat
+from fuse2c.ops import all_ops
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAD = "<!-- Written by scripts/make_docs.py (`make docs`): do not edit. -->\n"
+COLUMNS = ("model", "kernel calls", "intermediates, bytes", "arena, bytes", "weights, bytes", "code, bytes",
+           "stack, bytes", "instructions, million")
+# One command in an sh block, and right behind it a text block: what the command prints.
+SHOWN = re.compile(r"^```sh\n(?P<command>[^\n]+)\n```\n\n```text\n(?P<output>.*?)```$", re.M | re.S)
+FEW = 8         # operators that a pattern lists one by one
+
+
+def operators_page() -> str:
+    """docs/OPERATORS.md."""
+    rows = report.operators()
+    plain = [name for name, _, remark in rows if not remark]
+    text = f"""\
+    {HEAD}
+    # Operators
+
+    {len(rows)} operators of ONNX and of onnxruntime's own domain (`com.microsoft`) can be compiled, by {len(all_ops())}
+    operators of the compiler. A model with any other is refused; one error lists them all. `fuse2c list ops` prints
+    this list, and `fuse2c plan MODEL --why` says which kernel serves a node, and which operators of a quantised model
+    became integer operators.
+
+    Without remarks: {", ".join(plain)}.
+
+    | with remarks | |
+    |---|---|
+    """
+    lines = [f"| {name} | {_cell(remark)} |" for name, _, remark in rows if remark]
+    return "\n".join([inspect.cleandoc(text), *lines]) + "\n"
+
+
+def fusion_page() -> str:
+    """docs/FUSION.md: every rule with its algebra, which is its function's own docstring."""
+    listed, found = report.all_rules(), all_rules()
+    text = f"""\
+    {HEAD}
+    # Fusion rules
+
+    {len(listed)} rules. `fuse2c plan MODEL --why` says where each was taken (`+`), where it was refused (`-`), and why.
+
+    ## Folds
+
+    A fold replaces nodes by fewer or cheaper ones, with constants that are computed now. In order of preference:
+
+    | fold | pattern | what becomes of it | what it gains |
+    |---|---|---|---|
+    """
+    lines = [inspect.cleandoc(text)]
+    for kind, name, pays in listed:
+        rule = found[kind, name]
+        if isinstance(rule, Fold):
+            lines.append(f"| {name} | {_cell(_pattern(rule.match))} | {_cell(_doc(rule.rewrite))} | {_cell(pays)} |")
+    algebra = inspect.cleandoc(quantise.__doc__ or "")
+    text = f"""
+    Integer arithmetic comes from these, where Q is QuantizeLinear and DQ is DequantizeLinear:
+
+    ```text
+    {algebra.replace(chr(10), chr(10) + "    ")}
+    ```
+
+    ## Fusions
+
+    A fusion turns a chain into one node with one kernel. The node keeps the nodes that it replaced, and its meaning is
+    these nodes, run in order by the numpy reference.
+    """
+    lines += ["", inspect.cleandoc(text), ""]
+    for kind, name, pays in listed:
+        rule = found[kind, name]
+        if isinstance(rule, Fuse):
+            lines += _fusion(rule, name, pays)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def all_rules() -> dict[tuple[str, str], Fold | Fuse]:
+    """(kind, name) -> rule; the same rules as `fuse2c list rules`."""
+    found: dict[tuple[str, str], Fold | Fuse] = {
+        ("fold", f.name): f for f in (*folds.STRUCTURE, *quantise.rules(), folds.constants(), *folds.WEIGHTS)}
+    return found | {("fuse", f.name): f for f in rules.rules()}
+
+
+def _fusion(rule: Fuse, name: str, pays: str) -> list[str]:
+    """One fusion: pattern, conditions, gain."""
+    lines = [f"### {name}\n", f"`{_pattern(rule.match)}`: {pays}.\n", "Only if:\n"]
+    lines += [f"- {_doc(check)}" for check in rule.where]
+    long = [p for p in _parts(rule.match) if len(p.ops) > FEW]
+    return [*lines, "", *(f"*{p.name}*: {', '.join(sorted(p.ops))}.\n" for p in long)]
+
+
+def _parts(pattern: Pat) -> Iterable[Pat]:
+    """A pattern and the patterns of its inputs, producers first."""
+    for each in pattern.inputs:
+        yield from _parts(each)
+    yield pattern
+
+
+def _pattern(pattern: Pat) -> str:
+    """A > B: A feeds B. Sets of many operators go by the pattern's name."""
+    own = "/".join(sorted(pattern.ops)) if len(pattern.ops) <= FEW else f"any {pattern.name}"
+    feeds = " and ".join(_pattern(each) for each in pattern.inputs)
+    return f"{feeds} > {own}" if feeds else own
+
+
+def _doc(function: object) -> str:
+    """A docstring on one line."""
+    text = inspect.getdoc(function)
+    if not text:
+        raise SystemExit(f"{function} has no docstring to quote")
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def pages() -> dict[str, str]:
+    """File, relative to the checkout -> content."""
+    return {"docs/OPERATORS.md": operators_page(), "docs/FUSION.md": fusion_page()}
+
+
+def readme(text: str, models: Path | None) -> str:
+    """The README with its measured parts up to date."""
+    text = SHOWN.sub(lambda m: _shown(m["command"], run(m["command"]) if runnable(m["command"]) else m["output"]), text)
+    text = _block(text, "counts", counts())
+    if models is not None:
+        names = re.findall(r"^\| `(\w+)` \|", text, re.M)
+        rows = [_bench(models / f"{name}.onnx", "cortex-m4") for name in dict.fromkeys(names)]
+        text = _block(text, "figures", _figures(rows))
+        helium = _bench(models / "kws_int8.onnx", "cortex-m55")["instructions"]
+        text = re.sub(r"<!-- m55 -->.*?<!-- /m55 -->", f"<!-- m55 -->{helium / 1e6:.2f}<!-- /m55 -->", text)
+    return text
+
+
+def counts() -> str:
+    """How much is supported, in one sentence of the README."""
+    return (f"{len(report.operators())} ONNX operators ([docs/OPERATORS.md](docs/OPERATORS.md)) and "
+            f"{len(report.all_rules())} fusion rules ([docs/FUSION.md](docs/FUSION.md)); both pages are written from the "
+            "code.")
+
+
+def runnable(command: str) -> bool:
+    """Whether a command of the README can be run from here: fuse2c itself, and the demo."""
+    return command.startswith("fuse2c ") or command == "make demo"
+
+
+def run(command: str, cwd: Path = ROOT) -> str:
+    """What a command of the README prints into 80 columns; SystemExit if it fails."""
+    words = shlex.split(command)
+    if words[0] == "fuse2c":
+        words[:1] = [sys.executable, "-m", "fuse2c"]
+    else:
+        words = [sys.executable, str(ROOT / "examples" / "digits" / "demo.py")]
+    env = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines()) + "\n"
+
+
+def _shown(command: str, output: str) -> str:
+    return f"```sh\n{command}\n```\n\n```text\n{output}```"
+
+
+def _block(text: str, name: str, content: str) -> str:
+    """Replace what stands between <!-- name --> and <!-- /name -->."""
+    return re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: f"{m[1]}{content}\n{m[2]}", text, flags=re.S)
+
+
+def _bench(model: Path, target: str) -> dict[str, object]:
+    print(f"measuring {model.name} on {target}", flush=True)
+    return dict(json.loads(run(f"fuse2c bench {shlex.quote(str(model))} -t {target} --json")))
+
+
+def _figures(rows: list[dict[str, object]]) -> str:
+    """The README's table; every figure is a key of `bench --json`."""
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" + "|--:" * (len(COLUMNS) - 1) + "|"]
+    for r in rows:
+        flash, ram = r["flash_bytes"], r["ram_bytes"]
+        cells = [f"{r['launches_unfused']:,} → {r['launches']:,}",
+                 f"{r['intermediate_bytes_unfused']:,} → {r['intermediate_bytes']:,}", f"{ram['arena']:,}",
+                 f"{flash['weights']:,}", f"{flash['code']:,}", f"{ram['stack']:,}", f"{r['instructions'] / 1e6:.2f}"]
+        lines.append(f"| `{str(r['model']).removesuffix('.onnx')}` | {' | '.join(cells)} |")
+    machine = subprocess.run(["qemu-system-arm", "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"version ([\d.]+)", machine)
+    return "\n".join([*lines, "", f"Measured with {rows[0]['compiler']}, `{rows[0]['flags']}`, "
+                                  f"QEMU {version[1] if version else '?'}."])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the documents that are read off the code.")
+    parser.add_argument("--readme", action="store_true", help="also paste what the README's commands print")
+    parser.add_argument("--models", type=Path, help="folder of the models in the README's table")
+    args = parser.parse_args()
+    written = pages()
+    if args.readme:
+        path = ROOT / "README.md"
+        models = args.models if args.models and args.models.is_dir() else None
+        if args.models and models is None:
+            print(f"no folder {args.models}: the README's table stays as it is")
+        written["README.md"] = readme(path.read_text(encoding="utf-8"), models)
+    for name, text in written.items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
+        (ROOT / name).write_text(text, encoding="utf-8")
+        print(f"wrote {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""ONNX's backend suite: no case that passed before may fail now. `python scripts/conformance.py` renews the list."""
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+onnxruntime_free = pytest.importorskip("onnx.backend.test.loader", reason="onnx comes without its backend tests")
+
+import conformance  # noqa: E402  (needs onnx's test modules)
+
+PARTS = 8
+PASSED = Path(__file__).parent / "conformance_passed.txt"
+
+
+def passed_before() -> set[str]:
+    """Names of the cases that have passed."""
+    return set(PASSED.read_text(encoding="utf-8").split())
+
+
+@pytest.mark.skipif(not conformance.compiler(), reason="no C compiler on this machine")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_suite(part: int) -> None:
+    """One part of the suite: everything on the list passes; nothing crashes or computes something else in silence."""
+    cases = list(conformance.chunks(PARTS))[part]
+    results = conformance.run(cases)
+    assert set(results) == {c.name for c in cases}
+    lost = {n: r.reason for n, r in results.items() if n in passed_before() and r.status != "passed"}
+    assert lost == {}
+    crashed = {n: r.reason for n, r in results.items() if r.reason.startswith("crash")}
+    assert crashed == {}
+    wrong = {n: r.reason for n, r in results.items() if r.status == "failed" and r.reason.startswith("output")}
+    assert set(wrong) <= KNOWN_WRONG, wrong
+
+
+KNOWN_WRONG: frozenset[str] = frozenset()
+
+
+def test_every_reason_is_on_the_closed_list() -> None:
+    """Out of scope is a short list of reasons, each with cases."""
+    counts = Counter(conformance.out_of_scope(c) for c in conformance.cases())
+    assert set(counts) - {""} <= {*conformance.REASONS, "sequences and optionals", "float8 and float4", "complex numbers"}
+    assert counts[""] > 1500
+
+
+def test_the_comparison_can_fail() -> None:
+    """A wrong expected output is noticed."""
+    case = next(c for c in conformance.cases() if c.name == "test_add")
+    inputs, outputs = case.data[0]
+    broken = conformance.Case(case.name, case.kind, case.model, ((inputs, [conformance._array(outputs[0]) + 1]),),
+                              case.rtol, case.atol)
+    assert conformance.run([broken])["test_add"].status == "failed"

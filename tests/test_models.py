@@ -1,0 +1,168 @@
+"""Real models, as their publishers and converters left them: right on the host, in QEMU and under sanitizers, and as
+small and fast as promised. They are not part of the project: they are looked for in ../shared/models.
+
+Each model runs on an emulated Cortex-M4, the int8 ones on all four cores that QEMU knows; --all-models adds the rest
+(float32 without an FPU takes 1e9 instructions). Every build is under -Werror.
+"""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fuse2c
+from fuse2c import check as checking
+from fuse2c import toolchain
+from fuse2c.bench import BenchResult
+from fuse2c.codegen import project
+from fuse2c.measure import qemu
+from fuse2c.names import identifier
+from fuse2c.plan import Step
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT.parent / "shared" / "models"
+if not FOLDER.is_dir():
+    pytest.skip(f"the models are not there: no folder {FOLDER.relative_to(ROOT.parent)} beside the checkout",
+                allow_module_level=True)
+
+FLOAT = ["ad_fp32", "kws_fp32", "ic_fp32", "vww_fp32"]
+INT8 = ["ad_int8", "kws_int8", "ic_int8", "vww_int8", "micro_speech_int8", "mcunet_vww_int8"]
+CORES = ["cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55"]
+EMULATED = ["cortex-m3", "cortex-m7", "cortex-m55"]       # and cortex-m4, where the figures are measured
+USUAL = {(name, core) for name in INT8 for core in EMULATED} | {
+    ("ad_fp32", "cortex-m3"), ("ad_fp32", "cortex-m7"), ("kws_fp32", "cortex-m7"), ("kws_fp32", "cortex-m55")}
+
+SAMPLES = 3
+ORT_SHARE = 1e-4            # of all elements that may differ from onnxruntime's on the same layer input
+# On a Cortex-M4 with -O3: instructions and kernel calls of one inference, bytes of the arena.
+LIMITS = {
+    "ad_fp32": (1_430_000, 10, None), "kws_fp32": (15_600_000, 12, None), "ic_fp32": (55_700_000, 14, None),
+    "vww_fp32": (44_600_000, 30, None), "ad_int8": (3_550_000, 10, 800), "kws_int8": (21_000_000, 12, 16_000),
+    "ic_int8": (103_000_000, 14, 49_200), "vww_int8": (68_500_000, 30, 73_700),
+}
+
+needs_gcc = pytest.mark.skipif(not shutil.which(toolchain.ARM_GCC), reason=f"{toolchain.ARM_GCC} is not installed")
+needs_qemu = pytest.mark.skipif(not shutil.which(qemu.QEMU) or not shutil.which(toolchain.ARM_GCC),
+                                reason=f"{qemu.QEMU} or {toolchain.ARM_GCC} is not installed")
+every_model = pytest.mark.parametrize("name", FLOAT + INT8)
+
+
+def compiled(name: str, target: str = "host", fuse: bool = True) -> fuse2c.Compiled:
+    return fuse2c.plan(FOLDER / f"{name}.onnx", target=target, fuse=fuse)
+
+
+def test_every_model_is_tested() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.onnx")) == sorted(FLOAT + INT8)
+
+
+def steps_allowed(step: Step) -> int:
+    """Of int8, against onnxruntime: one for a tie; two where a sum follows in the same kernel, which adds its own."""
+    return 2 if "Add" in [node.op for node in step.node.parts[1:]] else 1
+
+
+@every_model
+def test_host_equals_reference_and_onnxruntime(name: str) -> None:
+    model = compiled(name)
+    result = model.check(count=SAMPLES)
+    assert result.samples == SAMPLES and result.reference.elements > 0
+    assert result.reference.differing == 0, result.reference.first
+    if not result.ort_steps:
+        pytest.skip(f"equal to the reference, but not compared with onnxruntime: {result.ort_note}")
+    assert len(result.ort_steps) >= len(model.plan.steps) - 2, "onnxruntime was asked about hardly any layer"
+    for step in model.plan.steps:
+        if (found := result.ort_steps.get(step.function)) is None:
+            continue
+        if model.plan.graph.type(step.node.outputs[0]).dtype.is_float:
+            assert found.differing == 0, f"{step.function}: {found.first}"
+        else:
+            assert found.worst <= steps_allowed(step), f"{step.function}: {found.first}"
+    assert result.ort_layers.differing <= ORT_SHARE * result.ort_layers.elements
+    if name in FLOAT:
+        assert result.ort_outputs is not None and result.ort_outputs.differing == 0, result.ort_outputs
+
+
+@every_model
+def test_unfused_equals_reference(name: str) -> None:
+    model = compiled(name, fuse=False)
+    assert model.plan.launches > compiled(name).plan.launches
+    result = checking.check(model.plan, checking.random_samples(model.plan, 1, seed=1))
+    assert result.reference.elements > 0 and result.reference.differing == 0, result.reference.first
+
+
+@every_model
+def test_sanitizers_find_nothing(name: str) -> None:
+    plan = compiled(name).plan
+    samples = checking.random_samples(plan, 1, seed=2)
+    with checking.HostModel(plan) as host:
+        for row, got in zip(samples, checking.sanitized(plan, samples), strict=True):
+            for tensor, want in host.run(row).items():
+                exact = want.dtype.kind != "f"
+                bound = 0.0 if exact else 1e-5 * max(1.0, float(np.abs(want).max()))
+                assert checking.difference(got[tensor], want, bound).differing == 0, tensor
+
+
+def test_a_wrong_weight_is_found() -> None:
+    """The comparison bites: one weight of one kernel wrong, and only that kernel is reported."""
+    plan = compiled("micro_speech_int8").plan
+    at = next(i for i, step in enumerate(plan.steps) if "w" in step.spec.tables)
+    broken = plan.steps[at].spec.tables["w"].copy()
+    broken[7] ^= 0x40
+    spec = replace(plan.steps[at].spec, tables={**plan.steps[at].spec.tables, "w": broken})
+    steps = tuple(replace(step, spec=spec) if i == at else step for i, step in enumerate(plan.steps))
+    result = checking.check(replace(plan, steps=steps), checking.random_samples(plan, 1))
+    assert [function for function, d in result.steps.items() if d.differing] == [plan.steps[at].function]
+
+
+@needs_gcc
+@pytest.mark.parametrize(("name", "core"), [(n, c) for n in FLOAT + INT8 for c in CORES
+                                            if c != "cortex-m4" and (n, c) not in USUAL])
+def test_cross_compiles(name: str, core: str, tmp_path: Path) -> None:
+    """Where the other tests do not build and run it anyway."""
+    plan = compiled(name, core).plan
+    tools = toolchain.cross(plan.target.processor.cflags)
+    folder = project.write(plan, tmp_path / "model")
+    objects = toolchain.compile_model(tools, folder, identifier(plan.graph.name), tmp_path / "objects")
+    assert len(objects) == 2 and all(path.stat().st_size > 0 for path in objects)
+
+
+@needs_qemu
+@pytest.mark.parametrize(("name", "core"), [(n, c) for n in FLOAT + INT8 for c in EMULATED])
+def test_runs_in_qemu(name: str, core: str, request: pytest.FixtureRequest) -> None:
+    """Bit for bit what the same C gives on this computer (integers), or the same up to rounding (floats)."""
+    if (name, core) not in USUAL and not request.config.getoption("--all-models"):
+        pytest.skip("left out to save time: run with --all-models")
+    result = compiled(name, core).bench(opt="-O2")
+    assert result.mismatches == 0 and result.instructions is not None and result.instructions > result.macs / 4
+
+
+@needs_qemu
+@every_model
+def test_figures_on_cortex_m4(name: str) -> None:
+    """Every launch, byte and instruction is accounted for, within the limits, and no worse than the README says."""
+    result = compiled(name, "cortex-m4").bench()
+    assert result.mismatches == 0 and result.instructions is not None
+    assert result.ram_bytes["static"] == 0 and 0 < result.ram_bytes["stack"] < 1024
+    assert result.intermediate_bytes < result.intermediate_bytes_unfused and result.launches < result.launches_unfused
+    if name in LIMITS:
+        instructions, launches, arena = LIMITS[name]
+        assert result.instructions < instructions
+        assert result.launches <= launches
+        assert arena is None or result.ram_bytes["arena"] <= arena
+    _compare_with_readme(result)
+
+
+def _compare_with_readme(result: BenchResult) -> None:
+    """The row of the README's table: equal where the compiler has no say, no worse where it is the same compiler."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| `{result.model.removesuffix('.onnx')}` \|(.*)\|$", text, re.M)
+    assert row, f"the README has no row for {result.model}"
+    launches, intermediates, arena, weights, code, stack, instructions = (
+        float(cell.replace(",", "").split()[-1]) for cell in row[1].split("|"))
+    assert (result.launches, result.intermediate_bytes) == (launches, intermediates)
+    assert (result.ram_bytes["arena"], result.flash_bytes["weights"]) == (arena, weights)
+    if result.compiler in text:
+        assert result.flash_bytes["code"] <= code and result.ram_bytes["stack"] <= stack
+        assert result.instructions / 1e6 <= instructions + 0.005

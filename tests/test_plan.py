@@ -1,0 +1,271 @@
+"""The plan: what is live never overlaps, the order respects what is needed, and the same model gives the same text."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cases_ops
+import numpy as np
+import pytest
+from cases import FLOAT, STYLES, Style, layer
+from graphs import (
+    Builder,
+    Sample,
+    assert_c_is_reference,
+    compile,
+    kernels,
+    outputs,
+    samples,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fuse2c
+from fuse2c import toolchain
+from fuse2c.check import HostModel
+from fuse2c.check.reference import run_graph
+from fuse2c.codegen import project
+from fuse2c.ir.types import pack
+from fuse2c.passes.order import peak, reads, writes
+from fuse2c.passes.place import ALIGN
+from fuse2c.plan import Plan
+
+SHAPE = (3, 5, 4)       # channels, height, width of every tensor in a random graph
+KINDS = ("conv", "depthwise", "pointwise", "add", "mul", "tanh", "pool", "turn", "concat")
+
+
+def random_graph(draw: st.DrawFn, style: Style) -> Builder:
+    """Three to nine operators on earlier results; the last one and some others are outputs."""
+    b = Builder(seed=draw(st.integers(0, 99)))
+    made = [style.x(b, 1, *SHAPE)]
+
+    def pick() -> str:
+        return draw(st.sampled_from(made[-4:]))
+    for _ in range(draw(st.integers(3, 9))):
+        made.append(style.again(b, operator(b, style, draw(st.sampled_from(KINDS)), pick), 0.05))
+    others = draw(st.lists(st.sampled_from(made[1:-1]), max_size=2, unique=True))
+    b.output(*(b.quantise(t, 0.05, style.y_zero) if style.x_zero is not None else b.op("Identity", t)
+               for t in (*others, made[-1])))
+    return b
+
+
+def operator(b: Builder, style: Style, kind: str, pick: object) -> str:
+    """One operator of a random graph."""
+    assert callable(pick)
+    x, c = pick(), SHAPE[0]
+    if kind in ("conv", "depthwise", "pointwise"):
+        shape = {"conv": (c, c, 3, 2), "depthwise": (c, 1, 3, 2), "pointwise": (c, c, 1, 1)}[kind]
+        pads = [0, 0, 0, 0] if kind == "pointwise" else [2, 1, 0, 0]
+        return str(b.op("Conv", x, style.w(b, shape), group=c if kind == "depthwise" else 1, pads=pads))
+    if kind in ("add", "mul"):
+        return str(b.op(kind.capitalize(), x, pick()))
+    if kind == "tanh":
+        return str(b.op("Tanh", x))
+    if kind == "pool":
+        return str(b.op("MaxPool", x, kernel_shape=[2, 3], pads=[0, 1, 1, 1]))
+    if kind == "turn":          # rows and columns swapped, and back behind an operator
+        return str(b.op("Transpose", b.op("Relu", b.op("Transpose", x, perm=[0, 1, 3, 2])), perm=[0, 1, 3, 2]))
+    both = style.again(b, b.op("Concat", x, pick(), axis=1), 0.05)
+    return str(b.op("Conv", both, style.w(b, (c, 2 * c, 1, 1))))
+
+
+@st.composite
+def graphs(draw: st.DrawFn, styles: tuple[Style, ...] = (FLOAT, STYLES["s8"])) -> Builder:
+    """A random graph, float or quantised."""
+    return random_graph(draw, draw(st.sampled_from(styles)))
+
+
+def simulate(plan: Plan, row: Sample) -> None:
+    """Run the plan on a byte arena: before each step its operands must still be there. Dead bytes are overwritten."""
+    g, want = plan.graph, run_graph(plan.graph, row)
+    rng = np.random.default_rng(0)
+    arena = rng.integers(0, 256, plan.arena_bytes, dtype=np.uint8)
+    owned: dict[str, bytes] = {plan.root(t): pack(want[t], g.type(t)).tobytes() for t in g.inputs}
+    at = {p.name: p for p in plan.places}
+
+    def memory(t: str) -> bytes:
+        place = at.get(plan.root(t))
+        return owned[plan.root(t)] if place is None else arena[place.offset:place.offset + place.size].tobytes()
+    for i, step in enumerate(plan.steps):
+        for t in filter(None, step.node.inputs):
+            if g.data(t) is None:
+                assert memory(t) == pack(want[t], g.type(t)).tobytes(), f"{step.function}: {t} is gone"
+        if step.spec.scratch:
+            place = at[f"{step.function} scratch"]
+            assert place.size == step.spec.scratch
+            arena[place.offset:place.offset + place.size] = rng.integers(0, 256, place.size, dtype=np.uint8)
+        for y in step.node.outputs:
+            stored, place = pack(want[y], g.type(y)).tobytes(), at.get(plan.root(y))
+            if place is None:
+                owned[plan.root(y)] = stored
+            else:
+                assert place.size == len(stored)
+                arena[place.offset:place.offset + place.size] = np.frombuffer(stored, np.uint8)
+        for place in plan.places:
+            if place.last == i:
+                arena[place.offset:place.offset + place.size] = rng.integers(0, 256, place.size, dtype=np.uint8)
+    for t in g.outputs:
+        assert memory(t) == pack(want[t], g.type(t)).tobytes()
+
+
+def assert_sound(plan: Plan) -> None:
+    """Alignment, bounds, and no less than any step needs at once."""
+    g, sizes = plan.graph, {p.name: p.size for p in plan.places}
+    for p in plan.places:
+        assert p.offset % ALIGN == 0 and 0 <= p.offset and p.offset + p.size <= plan.arena_bytes
+        assert 0 <= p.first <= p.last < len(plan.steps)
+    for i, p in enumerate(plan.places):
+        for q in plan.places[i + 1:]:
+            apart = p.last < q.first or q.last < p.first
+            assert apart or p.offset + p.size <= q.offset or q.offset + q.size <= p.offset, f"{p} and {q} overlap"
+    done = {plan.root(t) for t in g.inputs}
+    for step in plan.steps:
+        assert reads(plan, step) <= done, f"{step.function} reads what is not there yet"
+        done |= writes(plan, step)
+        need = sum(sizes.get(t, 0) for t in reads(plan, step) | writes(plan, step)) + step.spec.scratch
+        assert plan.arena_bytes >= need
+    assert {plan.root(t) for t in g.outputs} <= done
+
+
+@settings(max_examples=60)
+@given(graphs())
+def test_random_plans_are_sound(b: Builder) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = compile(b, Path(folder))
+        assert_sound(compiled.plan)
+        simulate(compiled.plan, samples(compiled.plan, 1)[0])
+
+
+@settings(max_examples=15)
+@given(graphs())
+def test_random_plans_compute_what_they_mean(b: Builder) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = compile(b, Path(folder))
+        plan = compiled.plan
+        rows = samples(plan, 1)
+        assert_c_is_reference(compiled, rows)
+        integer, source = outputs(plan.graph, rows), outputs(plan.source, rows)
+        for got, want in zip(integer, source, strict=True):
+            for x, y in zip(got.values(), want.values(), strict=True):
+                if x.dtype.kind == "f":
+                    assert np.allclose(x, y, rtol=1e-4, atol=1e-4 * np.abs(y).max())
+                else:       # a step of one operator is a few of the next
+                    assert np.abs(x.astype(int) - y.astype(int)).max() <= 3 * len(plan.steps)
+
+
+def test_the_simulation_bites(tmp_path: Path) -> None:
+    """With a tensor moved onto another that is live at the same time, it finds the fault."""
+    from dataclasses import replace
+    plan = compile(layer("net-branches", STYLES["s8"]), tmp_path).plan
+    simulate(plan, samples(plan, 1)[0])
+    live = [(p, q) for p in plan.places for q in plan.places if p is not q and p.last >= q.first and p.first < q.first]
+    (p, q) = live[0]
+    moved = replace(plan, places=tuple(replace(x, offset=p.offset) if x is q else x for x in plan.places))
+    with pytest.raises(AssertionError, match="is gone"):
+        simulate(moved, samples(plan, 1)[0])
+    with pytest.raises(AssertionError, match="overlap"):
+        assert_sound(moved)
+
+
+def test_order_lowers_the_peak(tmp_path: Path) -> None:
+    """Two wide branches: the model computes both, then shrinks both; one after the other needs half."""
+    b = Builder()
+    x = b.input((1, 2, 6, 8))
+    wide = [b.op("Conv", x, b.floats(32, 2, 1, 1)) for _ in range(2)]
+    small = [b.op("MaxPool", t, kernel_shape=[3, 2], strides=[3, 2]) for t in wide]
+    b.output(b.op("Add", *small))
+    plan = compile(b, tmp_path).plan
+    wide_bytes = 32 * 6 * 8 * 4
+    assert wide_bytes < plan.arena_bytes < 1.5 * wide_bytes
+    assert peak(plan, plan.steps) <= plan.arena_bytes
+    own = sorted(plan.steps, key=lambda s: [n.name for n in plan.graph.nodes].index(s.node.name))
+    assert peak(plan, own) >= 2 * wide_bytes
+
+
+@pytest.mark.parametrize("style", ["float", "s8"])
+def test_in_place_results_are_right(style: str, tmp_path: Path) -> None:
+    """A residual sum takes the bytes of an operand that dies, and of none that is read again."""
+    s = FLOAT if style == "float" else STYLES["s8"]
+    b = Builder()
+    a = style_conv(s, b, s.x(b, 1, *SHAPE))
+    c = style_conv(s, b, style_conv(s, b, a))
+    total = s.again(b, b.op("Add", a, c), 0.05)             # a dies here
+    late = style_conv(s, b, total)
+    b.output(s.again(b, b.op("Add", total, late), 0.05))    # the sum before is read again
+    compiled = compile(b, tmp_path)
+    taken = [d for d in compiled.plan.decisions if d.stage == "place" and "in place" in d.reason]
+    assert len(taken) == 1
+    assert_c_is_reference(compiled)
+    simulate(compiled.plan, samples(compiled.plan, 1)[0])
+
+
+def style_conv(style: Style, b: Builder, x: str) -> str:
+    """A pointwise convolution with a result of its own."""
+    return style.again(b, b.op("Conv", x, style.w(b, (SHAPE[0], SHAPE[0], 1, 1))), 0.05)
+
+
+def test_a_view_in_another_order_forbids_in_place(tmp_path: Path) -> None:
+    """x + x^T: writing over x would destroy what is still to be read."""
+    compiled = compile(cases_ops.operator("transposed_sum"), tmp_path)
+    assert not [d for d in compiled.plan.decisions if "in place" in d.reason]
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("name", ["net-branches", "net-residual-relu", "pool-average"])
+def test_same_model_same_bytes(name: str, tmp_path: Path) -> None:
+    data = layer(name, STYLES["u8"]).model().SerializeToString()
+    plans = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.onnx").write_bytes(data)
+        plans.append(fuse2c.plan(tmp_path / folder / "same.onnx").plan)
+    assert plans[0].text() == plans[1].text()
+    assert project.files(plans[0]) == project.files(plans[1])
+    assert str(tmp_path) not in "".join(project.files(plans[0]).values())
+
+
+def test_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+    """Sets have another order in another process; no output may follow it."""
+    model = tmp_path / "same.onnx"
+    model.write_bytes(layer("net-branches", FLOAT).model().SerializeToString())
+    script = ("import sys, fuse2c; from fuse2c.codegen import project; p = fuse2c.plan(sys.argv[1]).plan; "
+              "print(p.text(), project.files(p))")
+    texts = {subprocess.run([sys.executable, "-c", script, str(model)], capture_output=True, text=True, check=True,
+                            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}).stdout
+             for seed in ("1", "2", "3")}
+    assert len(texts) == 1
+
+
+def test_arena_of_the_caller(tmp_path: Path) -> None:
+    """Two instances at once, each with an arena of its own: nothing is shared, so nothing is disturbed."""
+    compiled = compile(layer("net-branches", STYLES["s8"]), tmp_path, arena="caller")
+    plan = compiled.plan
+    assert_c_is_reference(compiled)
+    rows = samples(plan, 6)
+    with HostModel(plan) as host:
+        alone = [host.run(row) for row in rows]
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(20):
+                for got, want in zip(pool.map(host.run, rows), alone, strict=True):
+                    assert all(np.array_equal(got[t], want[t]) for t in want)
+
+
+@pytest.mark.parametrize(("arena", "state"), [("caller", False), ("static", True)])
+def test_state_lies_in_the_arena(arena: str, state: bool, tmp_path: Path) -> None:
+    """An object file without writable data: that is what makes it re-entrant."""
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("nm is not installed")
+    compiled = compile(layer("net-branches", STYLES["s8"]), tmp_path, arena=arena)
+    assert compiled.plan.arena_bytes > 0 and "conv" in kernels(compiled)
+    folder = compiled.emit(tmp_path / "out")
+    name = compiled.path.stem
+    objects = toolchain.compile_model(toolchain.host(), folder, name, tmp_path / "objects")
+    symbols = "".join(toolchain.run([nm, str(o)], "nm failed") for o in objects)
+    writable = [line.split()[-1] for line in symbols.splitlines() if line.split()[-2] in "bBdDCsS"]
+    assert writable == ([f"{name}_arena"] if state else [])
