@@ -20,11 +20,13 @@ from fuse2c import check as _check
 from fuse2c import frontend, report, target
 from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
+from fuse2c.ir.graph import Graph
 from fuse2c.options import Options
-from fuse2c.pipeline import compile_plan
+from fuse2c.pipeline import PIPELINE, compile_plan
 from fuse2c.plan import Plan
 
 __version__ = "0.1.0"
+UNLIMITED = 2 ** 40     # bytes
 __all__ = ["Compiled", "Fuse2cError", "Options", "compile_model", "plan"]
 
 
@@ -50,12 +52,23 @@ class Compiled:
         rows = _check.random_samples(self.plan, count, seed) if samples is None else samples
         return _check.check(self.plan, rows, self.path, opt=opt, cc=cc, progress=progress)
 
+    def unfused(self) -> Compiled:
+        """The same model with one kernel for each node, however much memory that takes."""
+        if not self.plan.options.fuse:
+            return self
+        options = replace(self.plan.options, fuse=False, optimize="cycles", ram=None, flash=None)
+        board = self.plan.target.limited(UNLIMITED, UNLIMITED)
+        return Compiled(compile_plan(Plan(frontend.load(self.path, options), board, options)), self.path)
+
     def bench(self, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> _bench.BenchResult:
         """Instructions, flash, RAM; see fuse2c.bench."""
-        options = self.plan.options
-        unfused = self if not options.fuse else compile_model(self.path, self.plan.target.name,
-                                                              replace(options, fuse=False, ram=2 ** 40, flash=2 ** 40))
-        return _bench.bench(self.plan, unfused.plan, self.path.name, opt=opt, cc=cc, seed=seed)
+        return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
+
+
+def imported(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Graph:
+    """The graph of a model file, with the inputs and outputs that the options ask for; nothing is planned."""
+    board = target.load(target_name)
+    return PIPELINE[0].run(Plan(frontend.load(Path(path), options), board, options)).graph
 
 
 def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Compiled:

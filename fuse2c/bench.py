@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ FLOAT_BOUND = 1e-5      # of the largest output: host and target may contract an
 
 @dataclass(frozen=True)
 class BenchResult:
-    """One model on one target. `instructions` is None where nothing runs the code (no emulator for the target)."""
+    """One model on one target. `instructions` and `mismatches` are None where nothing runs the code (no emulator for
+    the target); the sizes of code, static data and stack are None on the host, where they say nothing."""
 
     model: str
     target: str
@@ -34,8 +35,8 @@ class BenchResult:
     launches_unfused: int
     intermediate_bytes: int
     intermediate_bytes_unfused: int
-    flash_bytes: dict[str, int]
-    ram_bytes: dict[str, int]
+    flash_bytes: dict[str, int | None]
+    ram_bytes: dict[str, int | None]
     mismatches: int | None
     stack_path: tuple[str, ...] = ()
 
@@ -66,16 +67,16 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         # The host's objects are no ELF for a microcontroller, and its stack is no concern.
         sizes = elf.sizes(objects, name) if cflags else None
         deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
-    static = sizes.static_without(f"{name}_arena") if sizes else 0
-    depth = deepest.bytes if deepest else 0
+    static = sizes.static_without(f"{name}_arena") if sizes else None
+    depth = deepest.bytes if deepest else None
     arena = plan.arena_bytes
     return BenchResult(
         model=model, target=plan.target.name, compiler=_version(tools.cc), flags=" ".join((opt, *cflags)),
         instructions=run.instructions if run else None, macs=plan.macs, launches=plan.launches,
         launches_unfused=unfused.launches, intermediate_bytes=plan.intermediate_bytes,
         intermediate_bytes_unfused=unfused.intermediate_bytes,
-        flash_bytes={"code": sizes.code if sizes else 0, "weights": sizes.weights if sizes else plan.weight_bytes},
-        ram_bytes={"arena": arena, "static": static, "stack": depth, "total": arena + static + depth},
+        flash_bytes={"code": sizes.code if sizes else None, "weights": sizes.weights if sizes else plan.weight_bytes},
+        ram_bytes={"arena": arena, "static": static, "stack": depth, "total": arena + (static or 0) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
         stack_path=deepest.path if deepest else ())
 
@@ -90,7 +91,7 @@ def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) 
 def _compare(plan: Plan, sample: dict[str, np.ndarray], run: qemu.Measurement) -> Difference:
     """Outputs of the emulated board against the same C on the host: equal for integers, within a bound for floats."""
     total = Difference()
-    with HostModel(replace(plan, options=plan.options)) as host:
+    with HostModel(plan) as host:
         want = host.run(sample)
     for t, got in zip(plan.graph.outputs, run.outputs, strict=True):
         expected = pack(want[t], plan.graph.type(t))

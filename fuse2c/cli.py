@@ -1,6 +1,8 @@
 """The command line: `fuse2c build|check|bench|plan|inspect|list`. Exit: 0 ok, 1 model or limits, 2 usage, 3 bug."""
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -10,15 +12,28 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from fuse2c import Compiled, Options, __version__, compile_model, report
+from fuse2c import Compiled, Options, __version__, compile_model, imported, report
 from fuse2c import check as checking
 from fuse2c import target as targets
-from fuse2c.errors import Fuse2cError, InternalError, Mismatch
+from fuse2c.errors import Fuse2cError, InternalError, Mismatch, OutputError
 from fuse2c.ir.text import dump
+from fuse2c.names import identifier
 from fuse2c.options import CHOICES
+from fuse2c.pipeline import PIPELINE
+from fuse2c.progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
-out, err = Console(), Console(stderr=True)
+DUMPS = (*(stage.name for stage in PIPELINE), "all")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+
+
+def table(content: Any) -> None:
+    """Print a table; names from a model are no markup."""
+    console = Console(markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(content)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def model_options(command: F) -> F:
@@ -39,25 +54,43 @@ def model_options(command: F) -> F:
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
-        click.option("--dump-after", multiple=True, metavar="PASS", help="Print the plan after a pass, or after 'all'."),
+        click.option("--dump-after", multiple=True, type=click.Choice(DUMPS), metavar="PASS",
+                     help=f"Print the plan after a pass: {', '.join(DUMPS)}."),
         click.option("--debug", is_flag=True, help="Show a traceback when something fails."),
     )):
         command = decorate(command)
     return command
 
 
-def compiled(k: dict[str, Any]) -> Compiled:
-    """Compile with the options of a command; what is left in `k` is the command's own."""
+def settings(k: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of compile_model from the options of a command; what is left in `k` is the command's own."""
     dims = {}
     for text in k.pop("dim"):
         name, _, value = text.rpartition("=")
-        if not name or not value.isdigit() or int(value) < 1:
+        if not name or not value.isdecimal() or not 0 < int(value) < 2 ** 31:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE with a positive VALUE", param_hint="--dim")
         dims[name] = int(value)
+    if k["name"] is not None and identifier(k["name"]) != k["name"]:
+        raise click.BadParameter(f"{k['name']!r} is no lower-case C identifier; {identifier(k['name'])!r} would be",
+                                 param_hint="--name")
+    k.pop("debug")
     options = Options(dims=dims, fuse=not k.pop("no_fuse"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "ram", "flash")})
-    k.pop("debug")
-    return compile_model(k.pop("model"), k.pop("target"), options, tuple(k.pop("dump_after")))
+    return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
+            "dump_after": tuple(k.pop("dump_after"))}
+
+
+def compiled(k: dict[str, Any], as_json: bool = False) -> Compiled:
+    """Compile with the options of a command; with `as_json` standard output is left to one object."""
+    chosen = settings(k)
+    with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout), Progress("compiling"):
+        return compile_model(**chosen)
+
+
+def show(*lines: str) -> None:
+    """Text from a model or about it, with its control characters escaped."""
+    for line in "\n".join(lines).split("\n"):
+        click.echo("".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in line))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -72,39 +105,38 @@ def cli() -> None:
 def build(output: Path, **k: Any) -> None:
     """Write a C project: header, kernels, weights, build files, an example."""
     model = compiled(k)
-    folder = model.emit(output)
-    out.print(model.report(), highlight=False)
-    out.print(f"  written to   : {folder}", highlight=False)
+    model.emit(output)
+    show(model.report(), f"  written to   : {output}")
 
 
 @cli.command()
 @model_options
 @click.option("--samples", type=click.IntRange(1), default=20, show_default=True, help="Number of random inputs.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the random inputs.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="An .npz file with inputs of your own, by name.")
 @click.option("--sanitize", is_flag=True, help="Also run under AddressSanitizer and UndefinedBehaviorSanitizer.")
 @click.option("--cc", help="The host compiler.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@as_json_option
 def check(samples: int, seed: int, inputs: Path | None, sanitize: bool, cc: str | None, as_json: bool, **k: Any) -> None:
     """Compare generated C with the numpy reference and onnxruntime."""
     name, target = k["model"].name, k["target"]
-    model = compiled(k)
+    model = compiled(k, as_json)
     rows = checking.random_samples(model.plan, samples, seed)
     if inputs is not None:
         rows += checking.load_samples(model.plan, inputs)
-    with err.status("checking") as status:
-        result = model.check(rows, cc=cc, progress=status.update)
+    with Progress("checking") as progress:
+        result = model.check(rows, cc=cc, progress=progress.update)
         if sanitize:
-            status.update("running under sanitizers")
+            progress.update("running under sanitizers")
             _sanitize(model, rows[:3])
     if as_json:
         click.echo(json.dumps(report.check_json(result, name, target)))
     else:
-        out.print(report.check_table(result, model.plan))
+        table(report.check_table(result, model.plan))
         if result.ort_note:
-            out.print(f"note: {result.ort_note}", highlight=False)
+            show(f"note: {result.ort_note}")
         if sanitize:
-            out.print("sanitizers: clean", highlight=False)
+            show("sanitizers: clean")
     bad = next((f"{f}: {d.first}" for f, d in result.steps.items() if d.differing), result.outputs.first)
     if result.reference.differing:
         raise Mismatch(f"{result.reference.differing} elements differ from the reference; first {bad}")
@@ -126,16 +158,18 @@ def _sanitize(model: Compiled, rows: list[dict[str, Any]]) -> None:
 @click.option("-O3", "opt", flag_value="-O3", default=True, help="Optimise like -O3 (default).")
 @click.option("-Os", "opt", flag_value="-Os", help="Optimise for size.")
 @click.option("--cc", help="The (cross) compiler.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the random input.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random input.")
+@as_json_option
 def bench(opt: str, cc: str | None, seed: int, as_json: bool, **k: Any) -> None:
     """Measure instructions (in QEMU), flash and RAM."""
-    with err.status("building and running"):
-        result = compiled(k).bench(opt=opt, cc=cc, seed=seed)
+    model = compiled(k, as_json)
+    with Progress("building and running"):
+        result = model.bench(opt=opt, cc=cc, seed=seed)
     if as_json:
         click.echo(json.dumps(result.json()))
     else:
-        out.print(report.bench_table(result))
+        table(report.bench_table(result))
+        show(f"{result.compiler}", f"{result.flags}")
     if result.mismatches:
         raise Mismatch(f"{result.mismatches} output elements differ between {result.target} and the host")
 
@@ -143,23 +177,25 @@ def bench(opt: str, cc: str | None, seed: int, as_json: bool, **k: Any) -> None:
 @cli.command()
 @model_options
 @click.option("--why", is_flag=True, help="Every decision with its reason.")
-def plan(why: bool, **k: Any) -> None:
+@as_json_option
+def plan(why: bool, as_json: bool, **k: Any) -> None:
     """Show kernels, memory and decisions without writing anything."""
-    model = compiled(k)
-    out.print(report.steps(model.plan))
-    out.print(model.report(), highlight=False)
+    name = k["model"].name
+    model = compiled(k, as_json)
+    if as_json:
+        click.echo(json.dumps(report.plan_json(model.plan, model.unfused().plan, name, why)))
+        return
+    table(report.steps(model.plan))
+    show(model.report())
     if why:
-        for line in report.decisions(model.plan):
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+        show(*report.decisions(model.plan))
 
 
 @cli.command()
 @model_options
 def inspect(**k: Any) -> None:
     """Show the model's graph as imported, with shapes."""
-    model = compiled(k)
-    assert model.plan.source is not None
-    click.echo(dump(model.plan.source), nl=False)
+    show(dump(imported(**settings(k))).rstrip("\n"))
 
 
 @cli.command(name="list")
@@ -169,10 +205,10 @@ def list_(what: str) -> None:
     if what == "targets":
         for name in targets.known():
             t = targets.load(name)
-            click.echo(f"{name:16} {t.title}; {t.status}; {t.source}")
+            click.echo(f"{name:14} {t.title}\n{'':14} {t.status}: {t.source}")
     elif what == "ops":
         for name, kinds, remark in report.operators():
-            click.echo(f"{name:20} {kinds:22} {remark}".rstrip())
+            click.echo(f"{name:22} {kinds:20} {remark}".rstrip())
     else:
         for kind, name, pays in report.all_rules():
             click.echo(f"{kind:5} {name:18} {pays}")
@@ -181,6 +217,9 @@ def list_(what: str) -> None:
 def main() -> None:
     """Run a command; a user's error is printed without a traceback."""
     debug = "--debug" in sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")       # names that the terminal's encoding lacks
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -188,14 +227,18 @@ def main() -> None:
     except click.ClickException as e:
         e.show()
         sys.exit(2)
-    except Fuse2cError as e:
-        if debug:
-            raise
-        click.echo(str(e), err=True)
-        sys.exit(e.exit_status)
     except Exception as e:
         if debug:
             raise
-        click.echo(str(InternalError(f"{type(e).__name__}: {e}",
-                                     hint="this is a bug in fuse2c; run again with --debug and report it")), err=True)
-        sys.exit(InternalError.exit_status)
+        error = as_error(e)
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_status)
+
+
+def as_error(e: Exception) -> Fuse2cError:
+    """What the user is told about an exception: its own text, what the system says, or that it is our bug."""
+    if isinstance(e, Fuse2cError):
+        return e
+    if isinstance(e, OSError) and e.strerror:
+        return OutputError(f"{e.strerror}: {e.filename}" if e.filename else e.strerror)
+    return InternalError(f"{type(e).__name__}: {e}", hint="this is a bug in fuse2c; run again with --debug and report it")

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.text import dump
-from fuse2c.ops.base import Kernel, Spec, Work
+from fuse2c.ops import all_ops
+from fuse2c.ops.base import Kernel, Spec, Work, bind
 from fuse2c.options import Options
 from fuse2c.target import Target
 
@@ -102,10 +106,17 @@ class Plan:
         outputs = {self.root(t) for t in self.graph.outputs} | set(self.graph.outputs)
         return sum(self.graph.type(t).bytes for s in self.steps for t in s.node.outputs if t not in outputs)
 
-    @property
+    def constants(self, step: Step) -> list[np.ndarray]:
+        """All tables of a step: its kernel's, and those of the operators that finish its elements."""
+        parts = step.node.parts if "loads" in step.spec.flags else step.node.parts[1:]
+        scalars = [op.scalar(bind(self.graph, n)) for n in parts if (op := all_ops()[n.op]).scalar is not None]
+        return [a for found in (step.spec, step.spec.finish, *scalars) if found is not None
+                for a in found.tables.values()]
+
+    @cached_property
     def weight_bytes(self) -> int:
         """Bytes of all constant tables."""
-        return sum(a.nbytes for s in self.steps for a in s.spec.tables.values())
+        return sum(a.nbytes for s in self.steps for a in self.constants(s))
 
     def text(self) -> str:
         """A stable dump: graph, steps, places, decisions."""

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from fuse2c.errors import ModelError
+
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
 EXACT_FLOAT = 2 ** 24   # integers up to here are exact in float32
 SUM_BITS = 21           # multipliers of a two-term sum: 255 * 2**21 * 2 terms stay inside int32
@@ -70,7 +72,10 @@ class Requant:
 def requant(mode: str, x: float, w: tuple[float, ...], y: float, zero: int, limits: tuple[int, int],
             reach: tuple[int, ...] = (EXACT_FLOAT,)) -> Requant:
     """The requantisation of accumulators at scale x * w to a tensor of scale y and the given zero point."""
-    single = np.float32(x) * np.asarray(w, np.float32) / np.float32(y)
+    with np.errstate(over="ignore"):
+        single = np.float32(x) * np.asarray(w, np.float32) / np.float32(y)
+    if not np.all(np.isfinite(single)):
+        raise ModelError(f"the scales {x:g} * {max(w):g} / {y:g} are beyond float32", hint="quantise the model again")
     return Requant(mode, tuple(x * s / y for s in w), tuple(map(float, single)), zero, *limits, reach)
 
 

@@ -2,15 +2,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
+from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
 from fuse2c.fusion import folds, quantise, rules
+from fuse2c.names import identifier
 from fuse2c.ops import all_ops, onnx_importers
+from fuse2c.passes import place
 from fuse2c.plan import Plan
 
 
@@ -28,17 +33,25 @@ def _peak(plan: Plan) -> str:
     if not plan.places:
         return ""
     top = max(plan.places, key=lambda p: p.offset + p.size)
-    return f" (peak while {plan.steps[top.first].function} runs)"
+    return f" (peak while {plan.steps[place.units(plan)[top.first][0]].function} runs)"
+
+
+def new_table(title: str, *columns: str) -> Table:
+    """An empty table; a column whose name ends in ":" holds text, the others numbers."""
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    for name in columns:
+        text = name.endswith(":")
+        table.add_column(name.rstrip(":"), justify="left" if text else "right", no_wrap=not text, overflow="fold")
+    return table
 
 
 def steps(plan: Plan) -> Table:
-    """One row a kernel call."""
-    table = Table(title=f"{plan.graph.name}: kernels in execution order", title_justify="left")
-    for name, justify in (("kernel", "left"), ("fused", "left"), ("output", "left"), ("MAC", "right"), ("variant", "left")):
-        table.add_column(name, justify="right" if justify == "right" else "left")
-    for s in plan.steps:
-        y = plan.graph.type(s.node.outputs[0])
-        table.add_row(s.function, " > ".join(n.op for n in s.node.parts), f"{y.dtype.value} {list(y.shape)}",
+    """One row a kernel; its number is that in the name of its C function."""
+    table = new_table(f"{plan.graph.name}: kernels in execution order", "#", "operators:", "output:", "MAC", "kernel:")
+    for i, s in enumerate(plan.steps, 1):
+        shapes = (plan.graph.type(t) for t in s.node.outputs if t)
+        table.add_row(str(i), " > ".join(n.op for n in s.node.parts),
+                      ", ".join(f"{t.dtype.value} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in shapes),
                       f"{s.work.macs:,}", s.kernel.name)
     return table
 
@@ -46,42 +59,52 @@ def steps(plan: Plan) -> Table:
 def decisions(plan: Plan) -> Iterable[str]:
     """Every choice with its reason, for --why."""
     for d in plan.decisions:
-        yield f"{'+' if d.taken else '-'} {d.stage:7} {d.subject}: {d.reason}"
+        yield f"{'+' if d.taken else '-'} {d.stage:8} {d.subject}: {d.reason}"
+
+
+def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False) -> dict[str, Any]:
+    """The documented keys of `plan --json`: those of `bench --json` that need no compiler."""
+    found: dict[str, Any] = {
+        "model": model, "target": plan.target.name, "macs": plan.macs, "launches": plan.launches,
+        "launches_unfused": unfused.launches, "intermediate_bytes": plan.intermediate_bytes,
+        "intermediate_bytes_unfused": unfused.intermediate_bytes, "flash_bytes": {"weights": plan.weight_bytes},
+        "ram_bytes": {"arena": plan.arena_bytes}}
+    if why:
+        found["decisions"] = [asdict(d) for d in plan.decisions]
+    return found
 
 
 def bench_table(r: BenchResult) -> Table:
     """The figures of one measurement, before and after fusion where there is a before."""
-    table = Table(title=f"{r.model} on {r.target}", title_justify="left")
-    table.add_column("")
-    table.add_column("unfused", justify="right")
-    table.add_column("fused", justify="right")
-    table.add_row("kernel calls an inference", f"{r.launches_unfused:,}", f"{r.launches:,}")
-    table.add_row("bytes of intermediates", f"{r.intermediate_bytes_unfused:,}", f"{r.intermediate_bytes:,}")
-    table.add_row("multiply-accumulates", "", f"{r.macs:,}")
-    table.add_row("instructions an inference", "", "not run: no emulator" if r.instructions is None else f"{r.instructions:,}")
-    table.add_row("flash: code / weights", "", f"{r.flash_bytes['code']:,} / {r.flash_bytes['weights']:,}")
-    ram = r.ram_bytes
-    table.add_row("RAM: arena / static / stack", "", f"{ram['arena']:,} / {ram['static']:,} / {ram['stack']:,}")
-    table.add_row("outputs that differ from the host", "", "-" if r.mismatches is None else str(r.mismatches))
+    def row(label: str, value: int | None, unfused: str = "", none: str = "-") -> None:
+        table.add_row(label, unfused, none if value is None else f"{value:,}")
+    table = new_table(f"{r.model} on {r.target}", ":", "unfused", "fused")
+    row("kernel calls an inference", r.launches, f"{r.launches_unfused:,}")
+    row("intermediates, bytes", r.intermediate_bytes, f"{r.intermediate_bytes_unfused:,}")
+    row("multiply-accumulates", r.macs)
+    row("instructions an inference", r.instructions, none="not run: no emulator")
+    for kind, sizes in (("flash", r.flash_bytes), ("RAM", r.ram_bytes)):
+        for part, size in sizes.items():
+            row(f"{kind}, {part}, bytes", size)
+    row("outputs that differ from the host's", r.mismatches)
     return table
 
 
 def check_table(r: CheckResult, plan: Plan) -> Table:
     """Differences by comparison."""
     floats = all(plan.graph.type(s.node.outputs[0]).dtype.is_float for s in plan.steps)
-    table = Table(title=f"{plan.graph.name}: {r.samples} samples", title_justify="left")
-    for name in ("comparison", "elements", "differing", "worst, relative" if floats else "worst, steps", "worst, ULP"):
-        table.add_column(name, justify="left" if name == "comparison" else "right")
+    table = new_table(f"{plan.graph.name}: generated C, {r.samples} samples", "compared with:", "elements", "differing",
+                      *(["worst, relative", "ULP"] if floats else ["worst, steps"]))
 
     def row(name: str, d: Difference | None) -> None:
         if d is not None and d.elements:
-            worst = f"{d.worst:.2e}" if floats else f"{d.worst:g}"
-            table.add_row(name, f"{d.elements:,}", str(d.differing), worst, str(d.worst_ulp) if floats else "")
-    row("C against numpy, kernel by kernel", sum(r.steps.values(), Difference()))
-    row("C, run against traced run, outputs", r.outputs)
-    row("C against onnxruntime, same layer input", r.ort_layers)
-    row("C against onnxruntime, end to end", r.ort_outputs)
-    row("onnxruntime against itself, end to end", r.ort_self)
+            worst = [f"{d.worst:.2e}", f"{d.worst_ulp:,}"] if floats else [f"{d.worst:g}"]
+            table.add_row(name, f"{d.elements:,}", f"{d.differing:,}", *worst)
+    row("numpy, kernel by kernel", sum(r.steps.values(), Difference()))
+    row("itself, run without tracing", r.outputs)
+    row("onnxruntime, layer by layer", r.ort_layers)
+    row("onnxruntime, end to end", r.ort_outputs)
+    row("(onnxruntime with itself)", r.ort_self)
     return table
 
 

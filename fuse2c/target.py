@@ -3,13 +3,17 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_type_hints
 
 from fuse2c.errors import TargetError
 
 FOLDER = Path(__file__).parent / "targets"
+FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve")       # what kernels may ask for
+HELD = ("arena", "weights")                         # what a memory may hold
+STATUS = ("estimated", "vendor", "measured")        # of a target's figures
 T = TypeVar("T")
 
 
@@ -18,7 +22,7 @@ class Processor:
     """What runs the kernels."""
 
     isa: str
-    features: tuple[str, ...] = ()          # dsp, fpu-sp, fpu-dp, mve: what kernels may ask for
+    features: tuple[str, ...] = ()          # of FEATURES
     cflags: tuple[str, ...] = ()            # for the cross compiler; empty on the host
 
 
@@ -27,7 +31,7 @@ class Memory:
     """A region and what it may hold."""
 
     bytes: int
-    holds: tuple[str, ...]                  # "arena", "weights"
+    holds: tuple[str, ...]                  # of HELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Target:
     name: str
     title: str
     source: str                             # where the numbers come from
-    status: str                             # "estimated" | "vendor" | "measured"
+    status: str                             # of STATUS
     processor: Processor
     memory: dict[str, Memory] = field(default_factory=dict)
     emulator: Emulator | None = None
@@ -75,40 +79,76 @@ def known() -> list[str]:
 
 def load(name: str) -> Target:
     """A target by name, or from the path of a .toml file. Raises TargetError."""
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not path.is_file():
-        close = difflib.get_close_matches(name, known(), 1)
-        raise TargetError(f"no target called {name!r}",
-                          hint=f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known())}")
+    own = not name.endswith(".toml")
+    path = FOLDER / f"{name}.toml" if own else Path(name)
+    if own and name not in known():
+        raise TargetError(f"no target called {name!r}", hint=_did_you_mean(name, known()))
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise TargetError(f"cannot read {path}: {e.strerror}", hint="is the path right?") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise TargetError(f"{path.name} is not valid TOML: {e}") from None
     return parse(raw, path.name)
 
 
 def parse(raw: dict[str, Any], where: str) -> Target:
-    """A target from the content of its file."""
+    """A target from the content of its file. Raises TargetError for anything that is not as this module says."""
     row = dict(raw)
     processor = _fill(Processor, f"{where}: [processor]", row.pop("processor", {}))
-    memory = {n: _fill(Memory, f"{where}: [memory.{n}]", m) for n, m in row.pop("memory", {}).items()}
+    memories = _table(row.pop("memory", {}), f"{where}: [memory]")
+    memory = {n: _fill(Memory, f"{where}: [memory.{n}]", m) for n, m in memories.items()}
     emulator = _fill(Emulator, f"{where}: [emulator]", row.pop("emulator")) if "emulator" in row else None
     target = _fill(Target, where, row | {"processor": processor, "memory": memory, "emulator": emulator})
-    for what in ("arena", "weights"):
+    for region, m in memory.items():
+        _one_of(f"{where}: [memory.{region}]", "holds", m.holds, HELD)
+    for what in HELD:
         if not any(what in m.holds for m in memory.values()):
             raise TargetError(f"{where}: no memory holds the {what}", hint=f'add holds = ["{what}"] to one [memory.*]')
-    if target.status not in ("estimated", "vendor", "measured"):
-        raise TargetError(f"{where}: status is {target.status!r}", hint="estimated, vendor or measured")
+    _one_of(where, "status", (target.status,), STATUS)
+    _one_of(where, "features", processor.features, FEATURES)
     return target
 
 
-def _fill(cls: type[T], where: str, row: dict[str, Any]) -> T:
-    names = {f.name for f in fields(cls)}                                       # type: ignore[arg-type]
-    for key in row.keys() - names:
-        close = difflib.get_close_matches(key, names, 1)
-        raise TargetError(f"{where} has no field {key!r}", hint=f"did you mean {close[0]!r}?" if close else "")
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-    try:
-        return cls(**values)
-    except TypeError as e:
-        raise TargetError(f"{where} is incomplete: {str(e).split('__init__() ')[-1]}") from None
+def _one_of(where: str, key: str, found: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    for word in found:
+        if word not in allowed:
+            raise TargetError(f"{where}: {key} has {word!r}", hint=_did_you_mean(word, allowed))
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TargetError(f"{where} is {value!r}, not a table")
+    return value
+
+
+def _fill(cls: type[T], where: str, row: Any) -> T:
+    """An instance of a dataclass from a TOML table: known fields, all that have no default, of the right types."""
+    hints = get_type_hints(cls)
+    values = {}
+    for key, value in _table(row, where).items():
+        if key not in hints:
+            raise TargetError(f"{where} has no field {key!r}", hint=_did_you_mean(key, hints))
+        values[key] = tuple(value) if isinstance(value, list) else value
+        if not _fits(values[key], hints[key]):
+            raise TargetError(f"{where}: {key} is {value!r}", hint=EXPECTED.get(hints[key], ""))
+    missing = [f.name for f in fields(cast(Any, cls)) if f.name not in values and f.default is f.default_factory]
+    if missing:
+        raise TargetError(f"{where} is incomplete: it lacks {', '.join(missing)}")
+    return cls(**values)
+
+
+EXPECTED = {int: "a number, above 0", str: "a text in quotes", tuple[str, ...]: 'a list of texts: ["a", "b"]'}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if kind == tuple[str, ...]:
+        return isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+    return kind is not str or isinstance(value, str)

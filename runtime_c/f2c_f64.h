@@ -1,8 +1,8 @@
 /** @file f2c_f64.h  The float64 twins of the float32 functions, over <math.h>: link with -lm.
  *
- * Same meaning, same special values, for all inputs. What C99 has is C99's, as accurate as the library that is linked
- * (glibc: 1 ULP); the others lose a few units more, f2c_gelu_f64 and f2c_gelu_tanh_f64 a relative v^2 * 2^-52 on the left.
- * Only for models with float64 tensors: a core without a double-precision unit takes hundreds of cycles each.
+ * Same meaning, range, units and special values. What C99 has is C99's, as accurate as the library that is linked
+ * (glibc: 1 ULP); the others lose a few ULP more, f2c_gelu_f64 and f2c_gelu_tanh_f64 a relative v^2 * 2^-52 on the
+ * left. For float64 tensors alone: without a double-precision unit a call takes hundreds of cycles.
  */
 #ifndef F2C_F64_H
 #define F2C_F64_H

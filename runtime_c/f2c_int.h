@@ -1,8 +1,9 @@
 /** @file f2c_int.h  Integer operators with a defined result for every input, and saturating conversions from floats.
  *
- * No undefined behaviour and no trap: a division by zero gives 0, what does not fit wraps modulo 2^32 or 2^64, a shift
- * by the width or more gives 0. Loops have a constant length. Exact: there is no error to state. Right shifts of
- * negative numbers are arithmetic in every compiler that this code supports (as in f2c_quant.h).
+ * No undefined behaviour and no trap: a division by zero gives 0; what does not fit wraps modulo 2^32 or 2^64; a shift
+ * by the width or more leaves 0, or the sign, where a signed number is shifted to the right. Loops have a constant
+ * length. All operands are allowed; the results are exact. Right shifts of negative numbers are arithmetic in every
+ * compiler that this code supports (as in f2c_quant.h).
  */
 #ifndef F2C_INT_H
 #define F2C_INT_H
@@ -108,10 +109,10 @@ static inline uint32_t f2c_shr_u32(uint32_t a, uint32_t count)
     return (count < 32u) ? (a >> (count & 31u)) : 0u;
 }
 
-/** a >> count, rounded down; 0 for counts below 0 and of 32 and more, also for a negative a. */
+/** a >> count, rounded down; only the sign is left for counts below 0 and of 32 and more: 0 or -1. */
 static inline int32_t f2c_shr_s32(int32_t a, int32_t count)
 {
-    return ((uint32_t)count < 32u) ? (a >> ((uint32_t)count & 31u)) : 0;
+    return a >> (((uint32_t)count < 32u) ? (uint32_t)count : 31u);
 }
 
 /** |v|; the least number stays. */
@@ -195,10 +196,10 @@ static inline uint64_t f2c_shr_u64(uint64_t a, uint64_t count)
     return (count < 64u) ? (a >> (count & 63u)) : 0u;
 }
 
-/** a >> count, rounded down; 0 for counts below 0 and of 64 and more, also for a negative a. */
+/** a >> count, rounded down; only the sign is left for counts below 0 and of 64 and more: 0 or -1. */
 static inline int64_t f2c_shr_s64(int64_t a, int64_t count)
 {
-    return ((uint64_t)count < 64u) ? (a >> ((uint64_t)count & 63u)) : 0;
+    return a >> (((uint64_t)count < 64u) ? (uint32_t)count : 63u);
 }
 
 /** v towards zero, limited to the type; NaN gives 0. */

@@ -103,8 +103,8 @@ static inline float f2c_sqrt_soft(float v)
     return (same != 0u) ? v : ((v < 0.0f) ? F2C_NAN : result);
 }
 
-/** The square root, correctly rounded; negative gives NaN, -0 stays. The instruction, where there is one: the compiler's
- *  builtin would call sqrtf for errno. */
+/** The square root, correctly rounded; negative gives NaN, -0 stays. The instruction itself, where there is one: the
+ *  compiler's builtin would call sqrtf for errno. */
 static inline float f2c_sqrt(float v)
 {
 #if defined(__GNUC__) && defined(__SSE__)

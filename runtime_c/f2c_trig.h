@@ -16,9 +16,9 @@
 
 /** |v| = n * pi / 2 + hi + lo with |hi + lo| <= pi / 4 and n counted modulo 4, for every finite v.
  *
- * Payne and Hanek: of the product of the 24-bit significand with 2 / pi, only the 96 bits of 2 / pi matter that
- * give less than four turns of pi / 2 and more than 2^-62; the same steps for large and small numbers. No float32 is nearer than
- * 2^-31 to a multiple of pi / 2, so that at least 31 bits remain. */
+ * Payne and Hanek: in the product of the 24-bit significand and 2 / pi, only those 96 bits of 2 / pi matter that make
+ * less than four turns of pi / 2 and more than 2^-62 of one, wherever they stand: the same steps for all numbers. No
+ * float32 is nearer than 2^-30 turns to a whole one (all tried), so that at least 32 bits remain. */
 static inline f2c_power f2c_turns(float v)
 {
     static const uint32_t two_over_pi[8] = {0x00000000u, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from fuse2c import report
 from fuse2c.fusion import folds, quantise, rules
@@ -27,10 +28,11 @@ from fuse2c.ops import all_ops
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = "<!-- Written by scripts/make_docs.py (`make docs`): do not edit. -->\n"
 COLUMNS = ("model", "kernel calls", "intermediates, bytes", "arena, bytes", "weights, bytes", "code, bytes",
-           "stack, bytes", "instructions, million")
+           "stack, bytes", "instructions, million", "arena with `--optimize ram`", "instructions with it, million")
 # One command in an sh block, and right behind it a text block: what the command prints.
 SHOWN = re.compile(r"^```sh\n(?P<command>[^\n]+)\n```\n\n```text\n(?P<output>.*?)```$", re.M | re.S)
 FEW = 8         # operators that a pattern lists one by one
+WIDE, NARROW = 200, 80      # columns: no table of fuse2c needs the first, the demo fits into the second
 
 
 def operators_page() -> str:
@@ -149,7 +151,8 @@ def readme(text: str, models: Path | None) -> str:
     text = _block(text, "counts", counts())
     if models is not None:
         names = re.findall(r"^\| `(\w+)` \|", text, re.M)
-        rows = [_bench(models / f"{name}.onnx", "cortex-m4") for name in dict.fromkeys(names)]
+        rows = [(_bench(file, "cortex-m4"), _bench(file, "cortex-m4", "--optimize ram"))
+                for file in (models / f"{name}.onnx" for name in dict.fromkeys(names))]
         text = _block(text, "figures", _figures(rows))
         helium = _bench(models / "kws_int8.onnx", "cortex-m55")["instructions"]
         text = re.sub(r"<!-- m55 -->.*?<!-- /m55 -->", f"<!-- m55 -->{helium / 1e6:.2f}<!-- /m55 -->", text)
@@ -159,8 +162,8 @@ def readme(text: str, models: Path | None) -> str:
 def counts() -> str:
     """How much is supported, in one sentence of the README."""
     return (f"{len(report.operators())} ONNX operators ([docs/OPERATORS.md](docs/OPERATORS.md)) and "
-            f"{len(report.all_rules())} fusion rules ([docs/FUSION.md](docs/FUSION.md)); both pages are written from the "
-            "code.")
+            f"{len(report.all_rules())} fusion rules ([docs/FUSION.md](docs/FUSION.md)); both pages are written from "
+            "the code.")
 
 
 def runnable(command: str) -> bool:
@@ -169,17 +172,18 @@ def runnable(command: str) -> bool:
 
 
 def run(command: str, cwd: Path = ROOT) -> str:
-    """What a command of the README prints into 80 columns; SystemExit if it fails."""
+    """What a command of the README prints, paths relative to `cwd`; SystemExit if it fails."""
     words = shlex.split(command)
     if words[0] == "fuse2c":
         words[:1] = [sys.executable, "-m", "fuse2c"]
     else:
         words = [sys.executable, str(ROOT / "examples" / "digits" / "demo.py")]
-    env = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT)}
+    env = os.environ | {"COLUMNS": str(WIDE if words[1] == "-m" else NARROW), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", check=False)
     if done.returncode != 0:
         raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines()) + "\n"
+    text = done.stdout.replace(f"{cwd.resolve()}{os.sep}", "")
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()) + "\n"
 
 
 def _shown(command: str, output: str) -> str:
@@ -191,23 +195,25 @@ def _block(text: str, name: str, content: str) -> str:
     return re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: f"{m[1]}{content}\n{m[2]}", text, flags=re.S)
 
 
-def _bench(model: Path, target: str) -> dict[str, object]:
-    print(f"measuring {model.name} on {target}", flush=True)
-    return dict(json.loads(run(f"fuse2c bench {shlex.quote(str(model))} -t {target} --json")))
+def _bench(model: Path, target: str, options: str = "") -> dict[str, Any]:
+    """The object that `bench --json` prints."""
+    print(f"measuring {model.name} on {target} {options}".rstrip(), flush=True)
+    return dict(json.loads(run(f"fuse2c bench {shlex.quote(str(model.resolve()))} -t {target} --json {options}")))
 
 
-def _figures(rows: list[dict[str, object]]) -> str:
-    """The README's table; every figure is a key of `bench --json`."""
+def _figures(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
+    """The README's table; every figure is a key of `bench --json`, as it is and with --optimize ram."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" + "|--:" * (len(COLUMNS) - 1) + "|"]
-    for r in rows:
+    for r, small in rows:
         flash, ram = r["flash_bytes"], r["ram_bytes"]
         cells = [f"{r['launches_unfused']:,} → {r['launches']:,}",
                  f"{r['intermediate_bytes_unfused']:,} → {r['intermediate_bytes']:,}", f"{ram['arena']:,}",
-                 f"{flash['weights']:,}", f"{flash['code']:,}", f"{ram['stack']:,}", f"{r['instructions'] / 1e6:.2f}"]
+                 f"{flash['weights']:,}", f"{flash['code']:,}", f"{ram['stack']:,}", f"{r['instructions'] / 1e6:.2f}",
+                 f"{small['ram_bytes']['arena']:,}", f"{small['instructions'] / 1e6:.2f}"]
         lines.append(f"| `{str(r['model']).removesuffix('.onnx')}` | {' | '.join(cells)} |")
     machine = subprocess.run(["qemu-system-arm", "--version"], capture_output=True, text=True, check=True).stdout
     version = re.search(r"version ([\d.]+)", machine)
-    return "\n".join([*lines, "", f"Measured with {rows[0]['compiler']}, `{rows[0]['flags']}`, "
+    return "\n".join([*lines, "", f"Measured with {rows[0][0]['compiler']}, `{rows[0][0]['flags']}`, "
                                   f"QEMU {version[1] if version else '?'}."])
 
 

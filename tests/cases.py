@@ -201,10 +201,10 @@ POOLS = {
                                                        "auto_pad": "SAME_UPPER"}),
     "average-include": Pool("AveragePool", (1, 2, 5, 4), {"kernel_shape": [3, 2], "strides": [1, 3],
                                                           "pads": [1, 0, 2, 1], "count_include_pad": 1}),
-    "average-ceil": Pool("AveragePool", (1, 2, 6, 8), {"kernel_shape": [3, 2], "strides": [2, 3], "ceil_mode": 1,
-                                                       "pads": [1, 0, 0, 1]}, 19),
-    "average-ceil-include": Pool("AveragePool", (1, 2, 6, 8), {"kernel_shape": [4, 3], "strides": [3, 2], "ceil_mode": 1,
-                                                               "pads": [1, 2, 1, 0], "count_include_pad": 1}, 19),
+    "average-ceil": Pool("AveragePool", (1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1,
+                                                       "pads": [1, 0, 0, 0]}, 19),
+    "average-ceil-include": Pool("AveragePool", (1, 2, 6, 8), {
+        "kernel_shape": [4, 3], "strides": [3, 2], "ceil_mode": 1, "pads": [1, 2, 1, 0], "count_include_pad": 1}, 19),
     "average-dilated": Pool("AveragePool", (1, 2, 8, 9), {"kernel_shape": [2, 3], "dilations": [3, 2],
                                                           "pads": [1, 2, 0, 1]}, 19),
     "average-dilated-ceil-include": Pool("AveragePool", (1, 2, 9, 7), {

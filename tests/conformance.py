@@ -73,6 +73,7 @@ class Built:
     plan: Plan
     name: str
     values: list[dict[str, np.ndarray]]
+    files: dict[str, str]
     bound: tuple[str, ...] = field(default=())
 
 
@@ -171,7 +172,7 @@ def _plan(case: Case, folder: Path, name: str) -> Built | Result:
     while True:
         try:
             plan = fuse2c.plan(path, bind=bind, name=name).plan
-            return Built(case, plan, identifier(name), values, tuple(bind))
+            return Built(case, plan, identifier(name), values, project.files(plan), tuple(bind))
         except UnsupportedOp as e:
             new = [t for t in e.constants if t in values[0] and t not in bind]
             if not new or any(not np.array_equal(v[t], values[0][t]) for v in values for t in new):
@@ -208,7 +209,7 @@ def _compile(built: list[Built], folder: Path) -> tuple[cffi.FFI, object]:
     root = Path(tempfile.mkdtemp(dir=folder))
     lines, declarations = [], []
     for b in built:
-        for file, text in project.files(b.plan).items():
+        for file, text in b.files.items():
             if file.endswith((".c", ".h")) and file != "example_main.c":
                 (root / file).write_text(text, encoding="utf-8")
         lines += [f'#include "{b.name}_weights.c"', f'#include "{b.name}.c"']

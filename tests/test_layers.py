@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fuse2c"
 
 FLOORS = [
-    {"errors", "names", "quant", "resources"},
-    {"ir", "options", "target", "toolchain"},
-    {"ops"},
+    {"errors", "names", "progress", "quant", "resources"},
+    {"ir", "options"},
+    {"ops", "target", "toolchain"},
     {"plan", "frontend", "fusion"},
     {"passes"},
     {"pipeline", "codegen", "measure"},

@@ -93,6 +93,15 @@ def test_unfused_equals_reference(name: str) -> None:
 
 
 @every_model
+def test_streamed_equals_reference(name: str) -> None:
+    """--optimize ram: rows of several kernels alternate, and the arena is no larger for it."""
+    model = fuse2c.plan(FOLDER / f"{name}.onnx", target="host", optimize="ram")
+    assert model.plan.arena_bytes <= compiled(name).plan.arena_bytes
+    result = checking.check(model.plan, checking.random_samples(model.plan, 1, seed=3))
+    assert result.reference.elements > 0 and result.reference.differing == 0, result.reference.first
+
+
+@every_model
 def test_sanitizers_find_nothing(name: str) -> None:
     plan = compiled(name).plan
     samples = checking.random_samples(plan, 1, seed=2)
@@ -159,10 +168,12 @@ def _compare_with_readme(result: BenchResult) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     row = re.search(rf"^\| `{result.model.removesuffix('.onnx')}` \|(.*)\|$", text, re.M)
     assert row, f"the README has no row for {result.model}"
-    launches, intermediates, arena, weights, code, stack, instructions = (
+    launches, intermediates, arena, weights, code, stack, instructions, small_arena, _ = (
         float(cell.replace(",", "").split()[-1]) for cell in row[1].split("|"))
     assert (result.launches, result.intermediate_bytes) == (launches, intermediates)
     assert (result.ram_bytes["arena"], result.flash_bytes["weights"]) == (arena, weights)
+    small = fuse2c.plan(FOLDER / result.model, target="cortex-m4", optimize="ram").plan
+    assert small.arena_bytes == small_arena
     if result.compiler in text:
         assert result.flash_bytes["code"] <= code and result.ram_bytes["stack"] <= stack
         assert result.instructions / 1e6 <= instructions + 0.005

@@ -47,7 +47,8 @@ OPERATORS: dict[str, Callable[[int, int, str], int]] = {
     "mod": lambda a, b, k: a % b if b else 0,
     "pow": power,
     "shl": lambda a, b, k: a << b if 0 <= b < int(k[1:]) else 0,
-    "shr": lambda a, b, k: a >> b if 0 <= b < int(k[1:]) else 0,
+    # What is left of a signed number is its sign.
+    "shr": lambda a, b, k: a >> (b if 0 <= b < int(k[1:]) else int(k[1:])),
 }
 
 

@@ -11,6 +11,7 @@ from fuse2c.ops.base import bind
 from fuse2c.plan import Plan, Step
 
 EPS = float(np.finfo(np.float32).eps)
+SUMS = frozenset({"Conv", "ConvTranspose", "Col2Im", "Einsum", "MatMul", "AveragePool", "ReduceMean", "ReduceSum"})
 
 
 def run_node(g: Graph, n: Node, values: dict[str, np.ndarray]) -> None:
@@ -48,7 +49,7 @@ def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], wa
     op = all_ops()[first.op]
     size = np.abs(want).astype(np.float64)
     terms = 16
-    if first.op in ("Conv", "MatMul", "AveragePool", "ReduceMean", "ReduceSum"):
+    if first.op in SUMS:
         size = np.maximum(size, np.abs(op.reference(bind(g, first), *inputs)[0]).astype(np.float64))
         terms += step.work.macs // max(want.size, 1) if step.work.macs else step.work.alu // max(want.size, 1)
     made = {t for n in step.node.parts for t in n.outputs}

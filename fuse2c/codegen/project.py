@@ -66,6 +66,7 @@ class ModelView:
     tables: tuple[Table, ...]
     kernels: tuple[str, ...]
     parts: tuple[Part, ...]
+    unused: tuple[str, ...]     # parameters that no call takes: only their shape mattered
     headers: tuple[str, ...]
     sources: tuple[str, ...]
     cflags: str
@@ -120,15 +121,16 @@ def model_view(plan: Plan) -> ModelView:
         arena_used=bool(plan.places), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
-        kernels=kernels, parts=parts, headers=runtime.headers("\n".join(kernels)),
+        kernels=kernels, parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
+        headers=runtime.headers("\n".join(kernels)),
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
         example_args=_list([p.buffer for p in inputs + outputs] + ["arena"] * caller))
 
 
-def _unused(names: Iterable[str], calls: tuple[CallView, ...]) -> tuple[str, ...]:
+def _unused(names: Iterable[str], parts: tuple[Part, ...]) -> tuple[str, ...]:
     """Parameters that the run function does not name."""
-    text = " ".join(c.text for c in calls)
+    text = " ".join(call.text for part in parts for call in part.calls)
     return tuple(n for n in names if not re.search(rf"\b{n}\b", text))
 
 

@@ -134,7 +134,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     """(finishing function or None if there is nothing to do, its tables, the tail's operand tensors)."""
     chain = Chain(graph, step)
     params, rest = _head(chain)
-    for i, node in enumerate(rest):
+    for i, node in enumerate(rest, len(step.node.parts) - len(rest)):       # the anchor's own tables have no number
         chain.add(node, _scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
     chain.close()
     final = step.node.outputs[0]

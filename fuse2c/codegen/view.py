@@ -158,7 +158,8 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
-    operands = {p: p for p in (port_name(ports, i) for i in range(max(len(ports), len(step.node.inputs))))} | dict(names)
+    own = [port_name(ports, i) for i in range(max(len(ports), len(step.node.inputs)))]
+    operands = dict(zip(own, own, strict=True)) | dict(names)
     for key, value in flags.items():
         if isinstance(value, str) and key != "store":
             flags[key] = _named(value, operands)

@@ -45,6 +45,8 @@ class Evaluator:
     def run(self, node: onnx.NodeProto, name: str, inputs: list[np.ndarray], version: int
             ) -> list[np.ndarray]:
         """The outputs of a node whose inputs are all known. Raises ModelError if they are too large or cannot be."""
+        if node.op_type == "Range":         # ONNX's own function bodies give it lists of one number
+            inputs = [a.reshape(()) if a.size == 1 else a for a in inputs]
         by_values = GROWING.get((node.op_type, len(inputs)))
         try:
             foreseen = None if by_values is None else by_values(*inputs)

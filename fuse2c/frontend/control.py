@@ -92,11 +92,12 @@ class Inliner:
             for inner, outer in zip(self.copy(self._body(side), (), self.name) or (), self.proto.output, strict=False):
                 self._alias(inner, outer)
             return
-        sides = [self.copy(self._body(side), (), f"{self.name}.{side[:4]}") for side in ("then_branch", "else_branch")]
-        if sides[0] is None or sides[1] is None:
+        then, other = (self.copy(self._body(side), (), f"{self.name}.{side[:4]}") for side in ("then_branch",
+                                                                                             "else_branch"))
+        if then is None or other is None:
             return
         scalar = self._add("Reshape", Shape(()), (condition,), self.graph.temporary(f"{self.name}.condition"))
-        for yes, no, outer in zip(*sides, self.proto.output, strict=True):
+        for yes, no, outer in zip(then, other, self.proto.output, strict=True):
             types = self.graph.type(yes), self.graph.type(no)
             if types[0].shape != types[1].shape or types[0].dtype != types[1].dtype:
                 raise UnsupportedOp(f"the branches give {types[0]} and {types[1]}", node=self.name, op="If",
@@ -184,7 +185,7 @@ class Inliner:
                 raise UnsupportedOp("no turn at all", node=self.name, op=self.proto.op_type, tensor=y)
             shape = list(self.graph.type(row[0]).shape)
             axis %= len(shape) + 1
-            wide = tuple(shape[:axis] + [1] + shape[axis:])
+            wide = (*shape[:axis], 1, *shape[axis:])
             parts = [self._add("Reshape", Shape(wide), (t,), self.graph.temporary(f"{t}.row")) for t in row]
             joined = self._add("Concat", Axis(axis), parts, self.graph.temporary(f"{self.name}.rows"))
             results.append(joined)

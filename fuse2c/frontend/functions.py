@@ -9,6 +9,8 @@ from onnx import helper
 
 from fuse2c.ir.types import TensorType
 
+DOMAINS = ("", "ai.onnx", "ai.onnx.preview")        # whose operators may be defined by functions
+
 
 def schema_of(node: onnx.NodeProto, version: int) -> Any:
     """ONNX's own description of an operator (whose type hints are incomplete), or None."""

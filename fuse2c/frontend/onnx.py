@@ -4,6 +4,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,17 @@ from fuse2c.options import Options
 OPSET_MIN = 7
 MAX_RANK = 16
 LISTED = 5          # nodes and reasons of one operator in an error
-DOMAINS = (*structure.ONNX_DOMAINS, "com.microsoft")
+DOMAINS = (*structure.ONNX_DOMAINS, "ai.onnx.ml", "com.microsoft")
 
 
 def read(path: Path, options: Options) -> Graph:
     """The graph of an ONNX file, every shape known. Raises ModelError."""
     model = external.parse(path)
     opsets = {o.domain: o.version for o in model.opset_import}
-    version = opsets.get("", opsets.get("ai.onnx", 0))
     newest = onnx.defs.onnx_opset_version()
+    # A model of operators of other domains only need not say which version of ONNX's own it does not use.
+    plain = any(n.domain in structure.ONNX_DOMAINS for n in model.graph.node)
+    version = opsets.get("", opsets.get("ai.onnx", 0 if plain else newest))
     if not OPSET_MIN <= version <= newest:
         raise ModelError(f"the model uses opset {version}", hint=f"opsets {OPSET_MIN} to {newest} are supported; "
                          "onnx.version_converter can convert it")
@@ -133,19 +136,20 @@ class _Reader(Importer):
                 self.unknown.update(proto.output)
                 return
             structure.check_node(proto, name, version)
-            if self._fold(proto, name, version) or self._expand(proto, name, version) or self._inline(
-                    proto, name, version):
+            if self._fold(proto, name, version) or self._inline(proto, name, version):
                 return
-            load = onnx_importers().get(proto.op_type)
-            if load is None:
-                raise UnsupportedOp(f"{proto.op_type} of tensors that are not constant", node=name, op=proto.op_type)
             for t in proto.input:
                 if t in self.foreign:
                     raise _unsupported_type(self.foreign[t].dtype.name, t)
             inputs = {t: self.type(t) if (data := self.data(t)) is None else data for t in proto.input if t}
             expected = structure.outputs(proto, name, version, inputs)
-            load(Source(name, proto.op_type, tuple(proto.input), tuple(proto.output), _attributes(proto), version,
-                        self))
+            if not self._expand(proto, name, version):
+                load = onnx_importers().get(proto.op_type)
+                if load is None:
+                    raise UnsupportedOp(f"{proto.op_type} of tensors that are not constant", node=name,
+                                        op=proto.op_type)
+                load(Source(name, proto.op_type, tuple(proto.input), tuple(proto.output), _attributes(proto), version,
+                            self))
             for t, kind in expected.items():
                 if t in self.tensors and (self.type(t).dtype, self.type(t).shape) != (kind.dtype, kind.shape):
                     raise InternalError(f"the result should be {kind}, but became {self.type(t)}", node=name,
@@ -170,13 +174,15 @@ class _Reader(Importer):
         plain = domain in structure.ONNX_DOMAINS
         if domain in DOMAINS and op in onnx_importers():
             return
-        if plain and (op in (*FOLDED, *control.OPERATORS, "Shape", "Size") or functions.defines(proto, version)):
+        if plain and op in (*FOLDED, *control.OPERATORS, "Shape", "Size"):
+            return
+        if domain in functions.DOMAINS and functions.defines(proto, version):
             return
         raise UnsupportedOp(f"no operator {'' if plain else f'{domain}.'}{op}", node=name, op=op)
 
     def _expand(self, proto: onnx.NodeProto, name: str, version: int) -> bool:
         """Import an operator without an importer that ONNX defines by other operators. True if it did."""
-        if proto.domain not in structure.ONNX_DOMAINS or proto.op_type in onnx_importers():
+        if proto.domain not in functions.DOMAINS or proto.op_type in onnx_importers():
             return False
         types = {t: self.tensors[t].type for t in proto.input if t in self.tensors}
         if any(t not in types for t in proto.input if t):
@@ -300,6 +306,8 @@ def _attributes(proto: onnx.NodeProto) -> Mapping[str, Any]:
     values = {}
     for a in proto.attribute:
         value = helper.get_attribute_value(a)
+        if isinstance(value, int) and not -2 ** 31 <= value < 2 ** 31:      # ONNX's own rules cut axes to 32 bits
+            raise ValueError(f"the attribute {a.name} is {value}")
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         elif isinstance(value, onnx.TensorProto):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from fuse2c.errors import ExternalData, ModelError, ShapeError
 from fuse2c.ir.types import DType, TensorType
 
 ONNX_DOMAINS = ("", "ai.onnx")
+MISJUDGED = ("STFT",)       # onnx takes an absent attribute `onesided`, whose default is 1, for 0
 SMALL = 1024            # elements of a constant whose values may say what a shape or an axis is
 
 
@@ -20,6 +22,8 @@ def check(graph: onnx.GraphProto, names: Iterable[str]) -> None:
 
     `names` are those of the nodes, in order, for messages.
     """
+    if not _is_text(graph):
+        raise ModelError("a name in the model is not valid UTF-8", hint="the file is damaged")
     if graph.sparse_initializer:
         raise ModelError("the model has sparse initialisers", tensor=graph.sparse_initializer[0].values.name,
                          hint="export it with dense weights")
@@ -43,6 +47,17 @@ def check(graph: onnx.GraphProto, names: Iterable[str]) -> None:
         raise ModelError("an output is never written", tensor=missing)
     if not graph.output:
         raise ModelError("the graph has no outputs")
+
+
+def _is_text(message: Any) -> bool:
+    """Whether all strings of a protobuf message are text; protobuf itself leaves damaged ones as bytes."""
+    for field, value in message.ListFields():
+        items = value if field.is_repeated else [value]
+        if field.type == field.TYPE_STRING and not all(isinstance(item, str) for item in items):
+            return False
+        if field.type == field.TYPE_MESSAGE and not all(_is_text(item) for item in items):
+            return False
+    return True
 
 
 def _unique(names: Iterable[str], what: str) -> set[str]:
@@ -101,7 +116,7 @@ def outputs(node: onnx.NodeProto, name: str, version: int, inputs: Mapping[str, 
 
     Raises ShapeError for inputs whose types or shapes do not fit the operator or each other, and for axes beyond them.
     """
-    if node.domain not in ONNX_DOMAINS:
+    if node.domain not in ONNX_DOMAINS or node.op_type in MISJUDGED:
         return {}
     types = {t: _proto(inputs[t]) for t in node.input if t}
     data = {t: numpy_helper.from_array(value, t) for t in node.input if t

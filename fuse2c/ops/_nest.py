@@ -32,6 +32,17 @@ class Nest:
         """Indents of the closing braces, innermost first."""
         return tuple(loop.indent for loop in reversed(self.loops))
 
+    @property
+    def head(self) -> str:
+        """The loops' heads as C lines."""
+        return "\n".join(f"{o.indent}for (int32_t {o.var} = {o.begin}; {o.var} < {o.end}; ++{o.var}) {{"
+                         for o in self.loops)
+
+    @property
+    def tail(self) -> str:
+        """The loops' ends as C lines."""
+        return "\n".join(f"{indent}}}" for indent in self.closing)
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

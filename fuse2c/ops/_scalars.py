@@ -79,9 +79,11 @@ def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _shift(p: Numbers, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    wide = b >= a.dtype.itemsize * 8
+    """A count that is negative or beyond the type's bits shifts all of them out; the sign stays in a right shift."""
+    wide = (b < 0) | (b >= a.dtype.itemsize * 8)
     amount = np.where(wide, 0, b).astype(a.dtype)
-    return np.where(wide, 0, a << amount if p[0] else a >> amount).astype(a.dtype)
+    out = 0 if p[0] else np.where(a < 0, -1, 0)
+    return np.where(wide, out, a << amount if p[0] else a >> amount).astype(a.dtype)
 
 
 def _round(x: np.ndarray) -> np.ndarray:
@@ -120,7 +122,8 @@ UNARY: dict[str, Row] = {
     "BitwiseNot": Row(_same(np.invert), integer="({T})(~({U}){a})"),
     "Ceil": Row(_same(np.ceil), "f2c_ceil{s}({a})"),
     "Celu": Row(_wide(lambda p, x: np.maximum(x, 0) + np.minimum(0, p[0] * (np.exp(np.minimum(x, 0) / p[0]) - 1))),
-                "(f2c_max{s}({a}, 0.0{l}) + f2c_min{s}(0.0{l}, {p0} * f2c_expm1{s}({a} / {p0})))", attrs=(("alpha", 1.0),)),
+                "(f2c_max{s}({a}, 0.0{l}) + f2c_min{s}(0.0{l}, {p0} * f2c_expm1{s}({a} / {p0})))",
+                attrs=(("alpha", 1.0),)),
     "Cos": Row(_wide(_same(np.cos)), "f2c_cos{s}({a})"),
     "Cosh": Row(_wide(_same(np.cosh)), "f2c_cosh{s}({a})"),
     "Elu": Row(_wide(lambda p, x: np.where(x < 0, p[0] * (np.exp(np.minimum(x, 0)) - 1), x)),
@@ -140,7 +143,8 @@ UNARY: dict[str, Row] = {
     "Neg": Row(_same(np.negative), "(-{a})", "({T})(0 - ({U}){a})"),
     "Not": Row(_same(np.logical_not), boolean="({a} ^ 1)"),
     "Reciprocal": Row(_same(np.reciprocal), "(1.0{l} / {a})"),
-    "Relu": Row(lambda p, x: np.maximum(x, x.dtype.type(0)), "f2c_relu{s}({a})", "(({a} < 0) ? 0 : {a})", monotone=True),
+    "Relu": Row(lambda p, x: np.maximum(x, x.dtype.type(0)), "f2c_relu{s}({a})", "(({a} < 0) ? 0 : {a})",
+                monotone=True),
     "Round": Row(_same(_round), "f2c_round_even{s}({a})"),
     "Selu": Row(_wide(_selu), "({p1} * (({a} > 0.0{l}) ? {a} : ({p0} * f2c_expm1{s}({a}))))",
                 attrs=(("alpha", 1.6732632423543772), ("gamma", 1.0507009873554805))),
@@ -186,10 +190,14 @@ def text(row: Row, dtype: DType) -> str:
         wide = dtype == DType.F64
         return row.real.replace("{s}", "_f64" if wide else "").replace("{l}", "" if wide else "f")
     ctype = COMPUTE[dtype]
-    unsigned = ctype if ctype.startswith("u") else f"u{ctype}"
     suffix = f"{'u' if ctype.startswith('u') else 's'}{64 if '64' in ctype else 32}"
     chosen = row.boolean if dtype == DType.BOOL else row.integer
-    return chosen.replace("{T}", ctype).replace("{U}", unsigned).replace("{i}", suffix)
+    return chosen.replace("{T}", ctype).replace("{U}", unsigned(dtype)).replace("{i}", suffix)
+
+
+def unsigned(dtype: DType) -> str:
+    """The unsigned twin of an integer's compute type: in it, sums and products wrap around."""
+    return COMPUTE[dtype] if COMPUTE[dtype].startswith("u") else f"u{COMPUTE[dtype]}"
 
 
 def literal(value: Any, dtype: DType) -> str:

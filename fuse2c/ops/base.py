@@ -220,7 +220,7 @@ class Importer:
         return name
 
     def sized(self, *names: str) -> str:
-        """The name of a count for tensors whose size depends on the data: it becomes an output of the model with them."""
+        """The name of a count for tensors whose size depends on the data; the model has it as a further output."""
         count = self.temporary(f"{names[0]}_count")
         self.counts |= dict.fromkeys(names, count)
         return count

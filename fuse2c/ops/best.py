@@ -37,7 +37,7 @@ def from_arg(src: Source) -> None:
     """ArgMax, ArgMin."""
     shape = shape_of(src)
     axis = axis_of(src, src.attrs.get("axis", 0), len(shape))
-    kept = bool(src.attrs.get("keepdims", 1))
+    kept = src.attrs.get("keepdims", 1) == 1
     y = src.outputs[0] if kept else src.graph.temporary(f"{src.outputs[0]}.kept")
     src.node(src.op, Arg(axis, bool(src.attrs.get("select_last_index", 0))), src.inputs[:1], (y,))
     if not kept:

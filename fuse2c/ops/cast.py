@@ -1,7 +1,7 @@
 """Cast and its relatives: from any element type to any other.
 
-Floats to integers truncate and saturate (ONNX leaves out-of-range undefined); integers to narrower ones wrap; halves
-round half to even.
+Floats to integers truncate and saturate (ONNX leaves out-of-range undefined), below 8 bits they truncate and wrap as
+ONNX's own cases do; integers to narrower ones wrap; halves round half to even.
 """
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fuse2c.ir.graph import Node
 from fuse2c.ir.types import CTYPE, DType, TensorType
 from fuse2c.ops import elementwise
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
+from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec
 from fuse2c.ops.movement import Shape
 
 ONNX_TYPES = {1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64,
@@ -42,9 +43,13 @@ def from_cast_like(src: Source) -> None:
 
 
 def add(src: Source, x: str, to: DType, y: str) -> None:
-    """Add a cast, or where the type stays a Reshape, which costs nothing."""
-    t = src.graph.type(x)
-    if t.dtype == to:
+    """Add a cast; where the type stays a Reshape, which costs nothing; of a constant, a constant."""
+    t, value = src.graph.type(x), src.graph.data(x)
+    if value is not None and y == src.graph.temporary(y):
+        # A parameter of another operator may depend on it, so it must be a constant at once.
+        c = Call(Node(src.name, "Cast", (x,), (y,), Attrs(to)), (t,), (TensorType(to, t.shape),), (value,))
+        src.graph.constant(y, reference(c, value)[0])
+    elif t.dtype == to:
         src.node("Reshape", Shape(t.shape), (x,), (y,))
     else:
         src.node("Cast", Attrs(to), (x,), (y,))
@@ -66,13 +71,13 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
             wide = wide.astype(np.float32)
         return [wide.astype(to.numpy)]
     if dtype.is_float:
-        low, high = to.range
+        low, high = to.range if to.bits >= 8 else DType.I32.range
         real = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
         exact = [min(max(int(v), low), high) if np.isfinite(v) else (high if v > 0 else low) for v in real.reshape(-1)]
-        return [np.array(exact, object).reshape(x.shape).astype(_holder(to)).astype(to.numpy)]
+        x = np.array(exact, object).reshape(x.shape)
     low, _ = to.range
     cut = (x.astype(object) - low) & ((1 << to.bits) - 1)
-    return [(cut + low).astype(_holder(to)).astype(to.numpy)]
+    return [np.asarray(cut + low, object).astype(_holder(to)).astype(to.numpy)]
 
 
 def _holder(to: DType) -> np.dtype:
@@ -92,13 +97,19 @@ def scalar(c: Call) -> Scalar:
         kind = {DType.U32: "u32", DType.I64: "s64", DType.U64: "u64"}.get(to, "s32")
         text = f"f2c_{'f64' if dtype == DType.F64 else 'f32'}_to_{kind}({{a}})"
         low, high = to.range
-        return Scalar(text if to.bits >= 32 else f"f2c_clamp_s32({text}, {low}, {high})")
+        return Scalar(_cut(text, to) if to.bits < 8 else text if to.bits >= 32 else
+                      f"f2c_clamp_s32({text}, {low}, {high})")
     if to.bits < 8:
-        low, _ = to.range
-        mask = (1 << to.bits) - 1
-        return Scalar(f"(int32_t)(((uint32_t){{a}} + {-low}u) & {mask}u) - {-low}" if low else
-                      f"(int32_t)((uint32_t){{a}} & {mask}u)")
+        return Scalar(_cut("{a}", to))
     return Scalar(f"({CTYPE[to]}){{a}}")
+
+
+def _cut(value: str, to: DType) -> str:
+    """An integer modulo 2**bits of a type below 8 bits."""
+    low, _ = to.range
+    mask = (1 << to.bits) - 1
+    return f"(int32_t)(((uint32_t){value} + {-low}u) & {mask}u) - {-low}" if low else \
+        f"(int32_t)((uint32_t){value} & {mask}u)"
 
 
 def from_bitcast(src: Source) -> None:
@@ -111,13 +122,18 @@ def from_bitcast(src: Source) -> None:
 
 def bitcast_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """numpy's view."""
-    return [np.ascontiguousarray(x).view(c.attrs.to.numpy)]
+    return [np.ascontiguousarray(x).view(c.attrs.to.numpy).reshape(x.shape)]
+
+
+def bitcast_spec(c: Call) -> Spec:
+    """Byte by byte: C lets characters alone read any type's memory."""
+    return Spec({"BYTES": c.y[0].bytes}, by_rows=False)
 
 
 OPS = (
     Op(name="Cast", onnx={"Cast": from_cast, "CastLike": from_cast_like}, ports=("a",), infer=infer,
        reference=reference, layout="same", anchor=True, half=True, scalar=scalar,
        kernels=(Kernel("elementwise", elementwise.spec),)),
-    Op(name="BitCast", onnx={"BitCast": from_bitcast}, infer=infer, reference=bitcast_reference, layout="view",
-       half=True),
+    Op(name="BitCast", onnx={"BitCast": from_bitcast}, infer=infer, reference=bitcast_reference, half=True,
+       kernels=(Kernel("bitcast", bitcast_spec),)),
 )

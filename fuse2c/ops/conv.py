@@ -14,8 +14,8 @@ import numpy as np
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
 from fuse2c.ops import _tile, _volume, _window
-from fuse2c.ops._window import Window
 from fuse2c.ops._tile import Store, index
+from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
 from fuse2c.quant import Requant
 
@@ -53,7 +53,8 @@ def infer(c: Call) -> list[TensorType]:
         raise ShapeError(f"the bias has shape {c.type(2).shape}, expected ({w.shape[0]},)", node=c.node.name)
     out = c.attrs.window.out(x.shape[2:])
     if min(out) < 1:
-        raise ShapeError(f"the kernel does not fit into the input: output would be {out}", node=c.node.name, op=c.node.op)
+        raise ShapeError(f"the kernel does not fit into the input: output would be {out}", node=c.node.name,
+                         op=c.node.op)
     return [TensorType(x.dtype, (x.shape[0], w.shape[0], *out))]
 
 
@@ -108,7 +109,7 @@ def integer(c: Call) -> str:
 
 
 def matrix(c: Call, fold_zero: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """(weights [O, KH*KW*C/group] centred, bias [O], with the zero point folded in if asked); checks the accumulator."""
+    """(weights [O, KH*KW*C/group] centred, bias [O], with the zero point folded in if asked); checks the sums."""
     w, b = c.constant(1), c.constant(2)
     if w is None:
         raise ShapeError("the weights are not constant", node=c.node.name, op="Conv", tensor=c.node.inputs[1])

@@ -42,14 +42,14 @@ def from_onnx(src: Source) -> None:
     full = [s * (n - 1) + extra + window.extent(i) for i, (s, n, extra) in enumerate(zip(
         window.strides, x.shape[2:], src.attrs.get("output_padding", [0] * rank), strict=True))]
     wanted = src.attrs.get("output_shape")
-    if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [n * s for n, s in zip(x.shape[2:], window.strides, strict=True)]
-    if wanted is not None:
-        # ONNX: with output_shape the pads follow from it; the odd element goes to the end for SAME_UPPER only.
-        total = [n - o for n, o in zip(full, wanted[-rank:], strict=True)]
+    same = [n * s for n, s in zip(x.shape[2:], window.strides, strict=True)]
+    if wanted is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
+        # The pads follow from the extents, but never add any; the odd element goes to the end for SAME_UPPER only.
+        total = [max(n - o, 0) for n, o in zip(full, (wanted or same)[-rank:], strict=True)]
         begin = [n // 2 if auto == "SAME_UPPER" else n - n // 2 for n in total]
         window = replace(window, pads=tuple(begin + [n - b for n, b in zip(total, begin, strict=True)]))
-    out = tuple(n - window.pads[i] - window.pads[rank + i] for i, n in enumerate(full))
+    out = tuple(wanted[-rank:] if wanted else
+                (n - window.pads[i] - window.pads[rank + i] for i, n in enumerate(full)))
     src.node("ConvTranspose", Attrs(window, out, src.attrs.get("group", 1)))
 
 
@@ -78,19 +78,16 @@ def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
 
 def gathered(columns: np.ndarray, window: Window, blocks: tuple[int, ...], out: tuple[int, ...]) -> np.ndarray:
     """columns [N,C*prod(K),prod(blocks)] added up into [N,C,out...]."""
-    n, rank = columns.shape[0], len(out)
+    n = columns.shape[0]
     taps = columns.reshape(n, -1, *window.kernel, *blocks)
     room = [(b - 1) * s + window.extent(i) for i, (b, s) in enumerate(zip(blocks, window.strides, strict=True))]
-    size = [max(r, o + p) for r, o, p in zip(room, out, np.abs(window.begin), strict=True)]
-    lead = [max(-p, 0) for p in window.begin]
-    y = np.zeros((n, taps.shape[1], *(s + e for s, e in zip(size, lead, strict=True))), columns.dtype)
+    size = [max(r, o + p) for r, o, p in zip(room, out, window.begin, strict=True)]
+    y = np.zeros((n, taps.shape[1], *size), columns.dtype)
     for tap in np.ndindex(*window.kernel):
-        at = tuple(slice(e + k * d, e + k * d + (b - 1) * s + 1, s) for k, d, b, s, e in zip(
-            tap, window.dilations, blocks, window.strides, lead, strict=True))
+        at = tuple(slice(k * d, k * d + (b - 1) * s + 1, s) for k, d, b, s in zip(
+            tap, window.dilations, blocks, window.strides, strict=True))
         y[(slice(None), slice(None), *at)] += taps[(slice(None), slice(None), *tap)]
-    first = [p + e for p, e in zip(window.begin, lead, strict=True)]
-    assert len(first) == rank
-    return y[(slice(None), slice(None), *(slice(f, f + o) for f, o in zip(first, out, strict=True)))]
+    return y[(slice(None), slice(None), *(slice(p, p + o) for p, o in zip(window.begin, out, strict=True)))]
 
 
 def work(c: Call) -> Work:

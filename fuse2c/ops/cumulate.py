@@ -26,7 +26,8 @@ class Attrs:
 def from_onnx(src: Source) -> None:
     """Both; the axis is a parameter."""
     axis = axis_of(src, whole_numbers(src.const(1, "axis"))[0], len(shape_of(src)))
-    src.node(src.op, Attrs(axis, bool(src.attrs.get("exclusive", 0)), bool(src.attrs.get("reverse", 0))), src.inputs[:1])
+    attrs = Attrs(axis, bool(src.attrs.get("exclusive", 0)), bool(src.attrs.get("reverse", 0)))
+    src.node(src.op, attrs, src.inputs[:1])
 
 
 def infer(c: Call) -> list[TensorType]:

@@ -22,7 +22,7 @@ PORTS = ("x", "w", "offset", "b", "mask")
 
 @dataclass(frozen=True, slots=True)
 class Attrs:
-    """Where the windows lie before they are deformed; groups of channels with weights, and with offsets, of their own."""
+    """Where the windows lie before they are deformed; groups of channels with weights (and offsets) of their own."""
 
     window: Window
     group: int = 1
@@ -47,11 +47,13 @@ def infer(c: Call) -> list[TensorType]:
     out = a.window.out(x.shape[2:])
     taps = a.offsets * prod(a.window.kernel)
     if w.shape[1] * a.group != x.shape[1] or w.shape[0] % a.group or x.shape[1] % a.offsets:
-        raise ShapeError(f"weights {w.shape} in {a.group} groups for {x.shape[1]} channels", node=c.node.name, op=c.node.op)
+        raise ShapeError(f"weights {w.shape} in {a.group} groups for {x.shape[1]} channels", node=c.node.name,
+                         op=c.node.op)
     for port, channels in ((2, 2 * taps), (4, taps)):
-        if c.has(port) and c.type(port).shape != (x.shape[0], channels, *out):
-            raise ShapeError(f"{PORTS[port]} has the shape {c.type(port).shape}, expected {(x.shape[0], channels, *out)}",
-                             node=c.node.name, op=c.node.op)
+        wanted = (x.shape[0], channels, *out)
+        if c.has(port) and c.type(port).shape != wanted:
+            raise ShapeError(f"{PORTS[port]} has the shape {c.type(port).shape}, expected {wanted}", node=c.node.name,
+                             op=c.node.op)
     return [TensorType(x.dtype, (x.shape[0], w.shape[0], *out))]
 
 
@@ -101,7 +103,8 @@ def spec(c: Call) -> Spec:
               "OFFSET_C": x.shape[1] // a.offsets, "PIXELS": prod(y.shape[2:])}
     tables = {PORTS[i]: value.reshape(-1) for i in range(len(c.x)) if (value := c.constant(i)) is not None}
     flags = {"start": "{b}[oc]" if c.has(3) else "0", "sample": "f2c_bilinear_f64" if wide else "f2c_bilinear",
-             "masked": " * {mask}[((taps + tap) * PIXELS) + pixel]" if c.has(4) else "", "store": Store("acc", "oc", "at")}
+             "masked": " * {mask}[((taps + tap) * PIXELS) + pixel]" if c.has(4) else "",
+             "store": Store("acc", "oc", "at")}
     return Spec(names, tables, by_rows=False, flags=flags)
 
 

@@ -41,7 +41,8 @@ def spec(c: Call) -> Spec:
     x = c.type(0)
     size = x.shape[-1]
     return Spec({"BATCH": prod(x.shape[:-2]), "SIZE": size}, scratch=size * size * x.dtype.bytes, by_rows=False,
-                flags={"size_of": "f2c_abs_f64" if x.dtype == DType.F64 else "f2c_abs", "store": Store("acc", "", "batch")})
+                flags={"size_of": "f2c_abs_f64" if x.dtype == DType.F64 else "f2c_abs",
+                       "store": Store("acc", "", "batch")})
 
 
 def when(c: Call) -> str:

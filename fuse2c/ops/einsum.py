@@ -13,7 +13,7 @@ from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, TensorType
 from fuse2c.ops import _nest
 from fuse2c.ops._nest import Access
-from fuse2c.ops._scalars import compute
+from fuse2c.ops._scalars import compute, unsigned
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work, port_name
 
@@ -42,7 +42,8 @@ def parse(src: Source, equation: str, shapes: list[tuple[int, ...]]) -> Attrs:
     texts = left.split(",")
     if len(texts) != len(shapes):
         raise src.refuse(f"{len(texts)} terms in {equation!r} for {len(shapes)} operands", attr="equation")
-    hidden = max((len(s) - len(t.replace("...", "")) for t, s in zip(texts, shapes, strict=True) if "..." in t), default=0)
+    hidden = max((len(s) - len(t.replace("...", "")) for t, s in zip(texts, shapes, strict=True) if "..." in t),
+                 default=0)
     dots = [f"...{i}" for i in range(hidden)]
     terms = [_labels(src, t, len(s), dots) for t, s in zip(texts, shapes, strict=True)]
     extents: dict[str, int] = {}
@@ -53,8 +54,9 @@ def parse(src: Source, equation: str, shapes: list[tuple[int, ...]]) -> Attrs:
                                  node=src.name, op=src.op)
             extents[label] = max(extents[label], n)
     flat = [label for term in terms for label in term]
-    out = (_labels(src, right, hidden + len(right.replace("...", "")), dots) if "..." in right else list(right)) if arrow \
-        else [*dots, *sorted(label for label in set(flat) - set(dots) if flat.count(label) == 1)]
+    out = [*dots, *sorted(label for label in set(flat) - set(dots) if flat.count(label) == 1)]
+    if arrow:
+        out = _labels(src, right, len(right.replace("...", "")) + (hidden if "..." in right else 0), dots)
     if len(set(out)) != len(out) or not set(out) <= set(extents):
         raise src.refuse(f"the result of {equation!r}", attr="equation")
     number = {label: i for i, label in enumerate(extents)}
@@ -107,12 +109,13 @@ def spec(c: Call) -> Spec:
     inside = TensorType(y.dtype, tuple(a.extents[i] for i in summed))
     inner = _nest.nest(inside, [strides(c, p, summed) for p in ports], rows=False, indent=outer.indent,
                        letter="j")
-    unsigned = "" if y.dtype.is_float else COMPUTE[y.dtype] if COMPUTE[y.dtype].startswith("u") else f"u{COMPUTE[y.dtype]}"
+    wraps = "" if y.dtype.is_float else unsigned(y.dtype)
     tables = {port_name(PORTS, p): value.reshape(-1) for p in ports if (value := c.constant(p)) is not None}
-    factors = [f"{f'({unsigned})' if unsigned else ''}{{{port_name(PORTS, p)}}}[{outer.index[p + 1]} + {inner.index[p + 1]}]"
-               for p in ports]
-    return Spec(tables=tables, by_rows=False, acc=unsigned,
-                finish=Scalar(f"({COMPUTE[y.dtype]}){{a}}") if unsigned else None,
+    places = [" + ".join(i for i in pair if i != "0") or "0"
+              for pair in zip(outer.index[1:], inner.index[1:], strict=True)]
+    factors = [f"{f'({wraps})' if wraps else ''}{{{port_name(PORTS, p)}}}[{places[p]}]" for p in ports]
+    return Spec(tables=tables, by_rows=False, acc=wraps,
+                finish=Scalar(f"({COMPUTE[y.dtype]}){{a}}") if wraps else None,
                 flags={"outer": outer, "inner": inner, "product": " * ".join(factors),
                        "store": Store("acc", "", outer.index[0])})
 

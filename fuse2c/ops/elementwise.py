@@ -122,7 +122,7 @@ def from_pow(src: Source) -> None:
         src.node("Pow", Attrs())
         return
     common = base if base.is_float else exponent
-    inputs = []
+    inputs: list[str] = []
     for t, dtype in zip(src.inputs, (base, exponent), strict=True):
         inputs.append(t if dtype == common else src.graph.temporary(f"{src.outputs[0]}.{len(inputs)}"))
         if dtype != common:
@@ -241,7 +241,9 @@ def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[
 
 OWN: dict[str, dict[str, Callable[[Source], None]]] = {
     "Add": {"Add": from_onnx, "Sum": from_sum, "Mean": from_mean}, "Mod": {"Mod": from_mod}, "FMod": {},
-    "Pow": {"Pow": from_pow}, "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift}, "Shrink": {"Shrink": from_shrink}}
+    "Pow": {"Pow": from_pow}, "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift},
+    "Shrink": {"Shrink": from_shrink}}
 OPS = (*(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
        *(operator(name, OWN.get(name, {name: from_onnx}), ("a", "b")) for name in BINARY),
-       operator("Where", {"Where": lambda src: src.node("Where", Attrs())}, ("a", "b", "c")), operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)))
+       operator("Where", {"Where": lambda src: src.node("Where", Attrs())}, ("a", "b", "c")),
+       operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)))

@@ -1,17 +1,24 @@
 """Operators whose result is constant once their parameters are: ConstantOfShape, EyeLike, Range."""
 from __future__ import annotations
 
+from math import ceil, prod
+
 import numpy as np
 
 from fuse2c.ops.base import Source
 from fuse2c.ops.cast import ONNX_TYPES
 from fuse2c.ops.shapes import shape_of, whole_numbers
 
+MOST = 2 ** 24      # elements of a constant that comes from parameters
+
 
 def from_constant_of_shape(src: Source) -> None:
     """ConstantOfShape."""
     value = np.asarray(src.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
-    src.graph.constant(src.outputs[0], np.full(whole_numbers(src.const(0, "shape")), value[0], value.dtype))
+    shape = whole_numbers(src.const(0, "shape"))
+    if min(shape, default=0) < 0 or prod(shape) > MOST:
+        raise src.refuse(f"the shape {shape}", hint=f"up to {MOST} elements are supported")
+    src.graph.constant(src.outputs[0], np.full(shape, value[0], value.dtype))
 
 
 def from_eye_like(src: Source) -> None:
@@ -27,10 +34,15 @@ def from_eye_like(src: Source) -> None:
 def from_range(src: Source) -> None:
     """Range: start + i * delta, rounded as the type does."""
     start, limit, delta = (src.const(i, what).reshape(-1)[0] for i, what in enumerate(("start", "limit", "delta")))
-    kind = np.float64 if start.dtype.kind not in "iu" else np.int64
+    if delta == 0:
+        raise src.refuse("a step of 0", attr="delta")
+    kind: type = int if start.dtype.kind in "iu" else float
     first, last, step = (kind(v) for v in (start, limit, delta))
-    count = max(int(np.ceil((last - first) / step)), 0)
-    src.graph.constant(src.outputs[0], (first + step * np.arange(count, dtype=kind)).astype(start.dtype))
+    count = max(ceil((last - first) / step), 0)
+    if count > MOST:
+        raise src.refuse(f"a range of {count} numbers", hint=f"up to {MOST} are supported")
+    values = first + step * np.arange(count, dtype=np.dtype(kind))
+    src.graph.constant(src.outputs[0], values.astype(start.dtype))
 
 
 IMPORTS = {"ConstantOfShape": from_constant_of_shape, "EyeLike": from_eye_like, "Range": from_range}

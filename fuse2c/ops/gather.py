@@ -5,7 +5,7 @@ axes that the indices share with the data.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -116,7 +116,7 @@ def infer(c: Call) -> list[TensorType]:
             raise ShapeError(f"indices of the shape {indices} for {x.shape}", node=c.node.name, op=c.node.op)
         shape = indices[:-1] + x.shape[a.axes + depth:]
     elif c.node.op == "OneHot":
-        shape = indices[:a.axis] + (a.depth,) + indices[a.axis:]
+        shape = (*indices[:a.axis], a.depth, *indices[a.axis:])
     else:
         shape = x.shape
         if indices != (x.shape[a.batch],) or a.time == a.batch:
@@ -140,7 +140,7 @@ def reference(c: Call, x: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
     if op == "OneHot":
         i = np.expand_dims(indices.astype(np.int64), a.axis)
         steps = np.arange(a.depth).reshape([-1 if axis == a.axis else 1 for axis in range(i.ndim)])
-        return [np.where((i == steps) | (i + a.depth == steps), x[1], x[0])]
+        return [np.where((i == steps) | (i == steps - a.depth), x[1], x[0])]
     n = x.shape[a.time]
     lengths = np.clip(indices.astype(np.int64), 0, n)
     time = np.arange(n).reshape([-1 if axis == a.time else 1 for axis in range(x.ndim)])
@@ -186,15 +186,16 @@ def picked(c: Call, base: Access, at: Access, terms: Sequence[tuple[int, int, in
 
 def index_terms(index: str, terms: Sequence[tuple[int, int, int]]) -> tuple[tuple[str, ...], list[str]]:
     """(declarations of j0, j1, ..., terms that use them) for (offset into the indices, extent, stride) each."""
-    lines = tuple(f"const int32_t j{k} = f2c_index({{indices}}[{f'{index} + {offset}' if offset else index}], {extent});"
-                  for k, (offset, extent, _) in enumerate(terms))
+    places = [f"{index} + {offset}" if offset else index for offset, _, _ in terms]
+    lines = tuple(f"const int32_t j{k} = f2c_index({{indices}}[{at}], {extent});"
+                  for k, (at, (_, extent, _)) in enumerate(zip(places, terms, strict=True)))
     return lines, [f"(j{k} * {stride})" for k, (_, _, stride) in enumerate(terms)]
 
 
 def _one_hot(c: Call) -> Part:
     i, a = c.type(1), c.attrs
-    n, (at, step) = _copy.walk(c.y[0], [Access(i.strides[:a.axis] + (0,) + i.strides[a.axis:])], [a.axis])
-    return Part(n, n.index[0], f"{{x}}[((j == {step}) || ((j + {a.depth}) == {step})) ? {c.type(0).strides[0]} : 0]",
+    n, (at, step) = _copy.walk(c.y[0], [Access((*i.strides[:a.axis], 0, *i.strides[a.axis:]))], [a.axis])
+    return Part(n, n.index[0], f"{{x}}[((j == {step}) || (j == ({step} - {a.depth}))) ? {c.type(0).strides[0]} : 0]",
                 (f"const int64_t j = (int64_t){{indices}}[{at}];",))
 
 
@@ -208,7 +209,7 @@ def _reverse(c: Call) -> Part:
                  f"const int32_t j = ({time} < length) ? (length - 1 - {time}) : {time};"))
 
 
-def operator(name: str, load: dict, moves: bool = True) -> Op:      # type: ignore[type-arg]
+def operator(name: str, load: dict[str, Callable[[Source], None]], moves: bool = True) -> Op:
     """One of the operators of this file."""
     return Op(name=name, onnx=load, ports=PORTS, infer=infer, reference=reference, integer=movement.integer,
               layout="strided", moves=moves, half=True, kernels=(Kernel("copy", spec),))

@@ -107,7 +107,7 @@ def spec(c: Call) -> Spec:
     zero = "0.0" if x.dtype == DType.F64 else "0.0f"
     return Spec({"CHANNELS": x.shape[1], "TAPS": a.taps, "X_SC": x.strides[1], "Y_SC": y.strides[1],
                  "ALIGN": int(a.align), "PADDING": PADDINGS[a.padding]}, _copy.constants(c, PORTS), by_rows=False,
-                flags={"nest": n, "sides": sides, "mode": a.mode, "zero": zero, "to": to,
+                flags={"nest": n, "sides": sides, "sides_back": sides[::-1], "mode": a.mode, "zero": zero, "to": to,
                        "weight": " * ".join(f"w{s.d}[t{s.d}]" for s in sides),
                        "from": " + ".join([base, "(c * X_SC)", *terms]), "inner": n.indent + "    " * (rank + 1)})
 

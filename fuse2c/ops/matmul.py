@@ -15,6 +15,7 @@ from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
 from fuse2c.ops import _tile
+from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
 
@@ -190,8 +191,9 @@ def general_spec(c: Call) -> Spec:
         return replace(spec, finish=_tile.finish(requant(c), "col"), channel="col", tables=tables)
     if dtype.is_float:
         return products(c)
-    unsigned = COMPUTE[dtype] if COMPUTE[dtype].startswith("u") else f"u{COMPUTE[dtype]}"
-    return replace(products(c, open_a=f"({unsigned})", open_b=f"({unsigned})"), acc=unsigned,
+    wraps = unsigned(dtype)
+    start = {"start": f"({wraps}){{b}}[col]"} if c.has(2) else {}
+    return replace(products(c, open_a=f"({wraps})", open_b=f"({wraps})", **start), acc=wraps,
                    finish=Scalar(f"({COMPUTE[dtype]}){{a}}"))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from math import prod
+
 import numpy as np
 
 from fuse2c.errors import ShapeError
@@ -78,6 +80,11 @@ def infer(c: Call) -> list[TensorType]:
     x, a = c.type(0), c.attrs
     if isinstance(a, Shape | Broadcast):
         shape: tuple[int, ...] = a.shape
+        fits = prod(shape) == x.count if isinstance(a, Shape) else len(x.shape) <= len(shape) and all(
+            n in (1, size) for n, size in zip(reversed(x.shape), reversed(shape), strict=False))
+        if not fits:
+            raise ShapeError(f"cannot make the shape {list(shape)} from {list(x.shape)}", node=c.node.name,
+                             op=c.node.op)
     elif isinstance(a, Permutation):
         if sorted(a.perm) != list(range(len(x.shape))):
             raise ShapeError(f"perm {a.perm} does not fit the shape {x.shape}", node=c.node.name, op="Transpose")
@@ -121,7 +128,8 @@ def fill(c: Call) -> int | float:
     t, value = c.type(0), c.attrs.value
     if c.quantised:
         q = c.quant(0)
-        return int(quantise(np.float32(value), np.float32(q.scale[0]), np.int64(q.zero[0]), *t.dtype.range))
+        return int(quantise(np.asarray(value, np.float32), np.asarray(q.scale[0], np.float32),
+                            np.asarray(q.zero[0], np.int64), *t.dtype.range))
     return float(value) if t.dtype.is_float else int(value)
 
 

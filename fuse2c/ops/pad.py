@@ -26,7 +26,7 @@ def from_pad(src: Source) -> None:
         value = np.asarray(src.setting("value", 2, 0)).reshape(-1)[0]
         src.node("Pad", Pads((*begin, *end), value.item()), (cropped,))
     else:
-        maps = [np.pad(np.arange(n), pair, mode=mode) if any(pair) else np.arange(n)       # type: ignore[call-overload]
+        maps = [np.pad(np.arange(n), pair, mode=mode) if any(pair) else np.arange(n)
                 for n, *pair in zip(left, begin, end, strict=True)]
         src.node("Take", IndexMap(tuple(tuple(map(int, m)) for m in maps)), (cropped,))
 

@@ -15,10 +15,10 @@ from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
 from fuse2c.ops import _tile, _volume, _window
+from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
-from fuse2c.ops._scalars import literal
 from fuse2c.quant import Requant, quantise
 
 
@@ -101,15 +101,16 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     mean = sums / divisors(c).astype(real.dtype)
     if not c.quantised:
         return [mean]
-    return [quantise(mean, np.float32(c.y_quant.scale[0]), np.int64(c.y_quant.zero[0]), *y.dtype.range).astype(y.dtype.numpy)]
+    scale, zero = np.asarray(c.y_quant.scale[0], np.float32), np.asarray(c.y_quant.zero[0], np.int64)
+    return [quantise(mean, scale, zero, *y.dtype.range).astype(y.dtype.numpy)]
 
 
 def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """The first maximum of each window, and where it lies in the whole tensor."""
     window, size, shape = c.attrs.window, x.shape[2:], c.y[0].shape
     least = -np.inf if c.type(0).dtype.is_float else c.type(0).dtype.range[0]
-    order = "F" if c.attrs.column_major else "C"
-    places = np.arange(prod(size)).reshape(size, order=order) + np.zeros((1, 1, *size), np.int64)
+    numbers = np.arange(prod(size))
+    places = (numbers.reshape(size[::-1]).T if c.attrs.column_major else numbers.reshape(size))[None, None]
     taps = _window.windows(x, window, least, shape[2:]).reshape(*shape, -1)
     where = _window.windows(places, window, -1, shape[2:]).reshape(1, 1, *shape[2:], -1)
     first = np.where(where < 0, least, taps).argmax(axis=-1)[..., None]

@@ -12,9 +12,9 @@ import numpy as np
 
 from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops import elementwise
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
 from fuse2c.ops._emit import Emit
 from fuse2c.ops._scalars import literal
+from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
 from fuse2c.ops.cast import ONNX_TYPES
 from fuse2c.ops.elementwise import Attrs
 from fuse2c.quant import quantise
@@ -45,7 +45,9 @@ def scales(src: Source, scale: str, zero: str, shape: tuple[int, ...], axis: int
     if prod(given) == 1:
         target: tuple[int, ...] = ()
     elif len(given) == 1 and not block:
-        along = axis % len(shape)
+        along = axis % max(len(shape), 1)
+        if not -len(shape) <= axis < len(shape) or given[0] != shape[along]:
+            raise src.refuse(f"{given[0]} scales along axis {axis} of a tensor of shape {list(shape)}", attr="axis")
         target = (*given, *[1] * (len(shape) - 1 - along))
     else:
         target, split = _blocked(src, given, shape, axis, block)
@@ -53,7 +55,7 @@ def scales(src: Source, scale: str, zero: str, shape: tuple[int, ...], axis: int
         if name and src.graph.type(name).count not in (1, prod(given)):
             raise src.refuse("scale and zero point have different shapes")
     quant = None
-    if values is not None and zeros is not None and len(target) <= 1 + (0 if along is None else len(shape)) and not split:
+    if values is not None and zeros is not None and (not target or along is not None):
         numbers = np.broadcast_to(zeros.astype(np.int32).reshape(-1), values.size)
         quant = Quant(tuple(map(float, values.astype(np.float32).reshape(-1))), tuple(map(int, numbers)), along)
         quant = replace(quant, zero=quant.zero[:1]) if along is None or len(set(quant.zero)) == 1 else quant
@@ -64,7 +66,11 @@ def _blocked(src: Source, given: tuple[int, ...], shape: tuple[int, ...], axis: 
              ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(shape of the scales, shape of x) with the blocks of an axis apart; without blocks, plain broadcasting."""
     if not block:
+        if len(given) > len(shape) or any(n not in (1, size) for n, size in zip(given[::-1], shape[::-1], strict=False)):
+            raise src.refuse(f"scales of shape {list(given)} for a tensor of shape {list(shape)}")
         return given, ()
+    if not -len(shape) <= axis < len(shape):
+        raise src.refuse(f"axis {axis} of a tensor of shape {list(shape)}", attr="axis")
     axis %= len(shape)
     if len(given) != len(shape) or given[axis] * block != shape[axis]:
         raise src.refuse(f"blocks of {block} along axis {axis} of {shape} with scales {given}", attr="block_size",

@@ -69,7 +69,8 @@ def _activations(src: Source, directions: int) -> tuple[Activation, ...]:
     for name in names:
         row = ACTIVATIONS.get(name.lower())
         if row is None:
-            raise src.refuse(f"activation {name!r}", attr="activations", hint=f"one of {', '.join(sorted(ACTIVATIONS))}")
+            raise src.refuse(f"activation {name!r}", attr="activations",
+                             hint=f"one of {', '.join(sorted(ACTIVATIONS))}")
         found.append((name.lower(), tuple(float(given[key].pop(0)) if given[key] else default
                                           for key, default in row.attrs)))
     if len(found) != directions * len(DEFAULTS[src.op]):
@@ -192,7 +193,7 @@ def _biases(c: Call) -> dict[str, str]:
     own = {g: f"{{b}}[(((dir * 2 * GATES) + {i}) * HIDDEN) + u]" for i, g in enumerate(gates)}
     other = {g: f"{{b}}[(((dir * 2 * GATES) + {len(gates) + i}) * HIDDEN) + u]" for i, g in enumerate(gates)}
     return {f"bias_{g}": f"{own[g]} + {other[g]}" if g != "h" or c.node.op == "RNN" else own[g] for g in gates} | {
-        "late_h": other["h"] if "h" in other else "0"}
+        "late_h": other.get("h", "0")}
 
 
 def _gates(c: Call) -> dict[str, str]:

@@ -81,7 +81,7 @@ def from_onnx(src: Source) -> None:
     axes = tuple(sorted({int(a) % rank for a in given})) if given else () if none and src.attrs.get(
         "noop_with_empty_axes", 0) else tuple(range(rank))
     kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    drop = not src.attrs.get("keepdims", 1)
+    drop = src.attrs.get("keepdims", 1) != 1
     target = src.graph.temporary(f"{src.outputs[0]}.kept") if drop else src.outputs[0]
     _reduce(src, x, axes, kept, target)
     if drop:
@@ -91,10 +91,7 @@ def from_onnx(src: Source) -> None:
 def _reduce(src: Source, x: TensorType, axes: tuple[int, ...], kept: tuple[int, ...], target: str) -> None:
     """The reduction with the reduced axes kept."""
     if x.count == 0 and prod(kept) > 0:
-        with np.errstate(all="ignore"):
-            value = ROWS[src.op].numpy(np.zeros(1, x.dtype.numpy), axis=0, keepdims=True) if src.op not in (
-                "ReduceMean", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd", *EXTREMES) else _identity(src.op, x.dtype)
-        same = src.graph.constant(f"{src.name}.identity", np.full(kept, value, x.dtype.numpy))
+        same = src.graph.constant(f"{src.name}.identity", np.full(kept, _identity(src.op, x.dtype), x.dtype.numpy))
         src.node("Reshape", Shape(kept), (same,), (target,))
     elif not axes and src.op in SAME_FOR_ONE:
         src.node("Reshape", Shape(kept), src.inputs[:1], (target,))
@@ -153,14 +150,14 @@ def spec(c: Call) -> Spec:
     inner = _nest.nest(inner_type, [Access(tuple(x.strides[a] for a in reduced))], indent=outer.indent)
     inner = replace(inner, loops=tuple(replace(loop, var=loop.var.replace("i", "j")) for loop in inner.loops),
                     index=tuple(text.replace("i", "j") for text in inner.index))
-    acc, end, finish = _ends(c)
+    acc, end, finish = _ends(c, prod(inner_type.shape))
     at = [text for text in (outer.index[1], inner.index[1]) if text != "0"]
     return Spec({"COUNT": prod(inner_type.shape)}, by_rows=False, acc=acc, finish=finish,
-                flags={"outer": outer, "inner": inner, "passes": _passes(c), "cast": "" if x.dtype.is_float else f"({acc})",
-                       "from": " + ".join(at) or "0", "store": Store(end, "", outer.index[0])})
+                flags={"outer": outer, "inner": inner, "passes": _passes(c), "from": " + ".join(at) or "0",
+                       "cast": "" if x.dtype.is_float else f"({acc})", "store": Store(end, "", outer.index[0])})
 
 
-def _ends(c: Call) -> tuple[str, str, Scalar | None]:
+def _ends(c: Call, count: int) -> tuple[str, str, Scalar | None]:
     """C type of the accumulator, the value that is handed on, what finishes it."""
     row, dtype = ROWS[c.node.op], c.type(0).dtype
     ctype = COMPUTE[dtype]
@@ -169,7 +166,7 @@ def _ends(c: Call) -> tuple[str, str, Scalar | None]:
     if c.node.op in EXTREMES:
         return ctype, "acc", Scalar("{a}")
     unsigned = ctype if ctype.startswith("u") else f"u{ctype}"
-    return unsigned, "acc", Scalar(row.whole.replace("{a}", f"({ctype}){{a}}"))
+    return unsigned, "acc", Scalar(row.whole.replace("{a}", f"({ctype}){{a}}").replace("COUNT", str(count)))
 
 
 def _passes(c: Call) -> tuple[Pass, ...]:

@@ -7,7 +7,9 @@ saturated.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isclose
 
 import numpy as np
 
@@ -20,8 +22,9 @@ from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
 from fuse2c.ops.movement import IndexMap
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 
-NEAREST = {"floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-           "round_prefer_ceil": lambda x: np.floor(x + 0.5)}
+NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5)}
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
                "tf_crop_and_resize")
 
@@ -50,7 +53,7 @@ class Axis:
     @property
     def plain(self) -> bool:
         """Whether nothing changes."""
-        return self.size == self.out and np.isclose(self.scale, 1.0) and self.roi == (0.0, 1.0)
+        return self.size == self.out and isclose(self.scale, 1.0) and self.roi == (0.0, 1.0)
 
 
 def from_resize(src: Source) -> None:
@@ -230,7 +233,8 @@ def spec(c: Call) -> Spec:
         tables["add"] = np.asarray(a.add, x.dtype.numpy)
     start = f"{{add}}[{row}]" if a.add else ("0.0" if x.dtype == DType.F64 else "0.0f")
     return Spec({"TAPS": a.taps}, tables, by_rows=False,
-                flags={"nest": nest, "base": base, "row": row, "start": start, "store": Store("acc", "", nest.index[0])})
+                flags={"nest": nest, "base": base, "row": row, "start": start,
+                       "store": Store("acc", "", nest.index[0])})
 
 
 def work(c: Call) -> Work:

@@ -1,8 +1,8 @@
 """RoiAlign and MaxRoiPool: regions of an image, each pooled into a grid of one size.
 
-x [N,C,H,W]; RoiAlign: rois [R,4] (left, top, right, bottom) and the image of each, [R]; MaxRoiPool: rois [R,5], the image
-first. -> [R,C,OH,OW]. An image's number outside of the batch is limited to it. With sampling_ratio 0 the number of
-samples follows from a region's size; it is limited to that of a region as large as the image.
+x [N,C,H,W]; RoiAlign: rois [R,4] (left, top, right, bottom) and the image of each, [R]; MaxRoiPool: rois [R,5], the
+image first. -> [R,C,OH,OW]. An image's number outside of the batch is limited to it. With sampling_ratio 0 the number
+of samples follows from a region's size; it is limited to that of a region as large as the image.
 """
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def align_reference(c: Call, x: np.ndarray, rois: np.ndarray, images: np.ndarray
         width, height = size if a.half else np.maximum(size, one(1))
         bins = (one(height / oh), one(width / ow))
         grid = [a.samples or int(np.clip(np.ceil(b), 0, m)) for b, m in zip(bins, most, strict=True)]
-        rows, cols = (first + np.arange(o, dtype=x.dtype)[:, None] * b + (np.arange(g, dtype=x.dtype) + one(0.5)) * b / one(max(g, 1))
-                      for first, o, b, g in zip((top, left), (oh, ow), bins, grid, strict=True))
+        rows, cols = (first + np.arange(o, dtype=x.dtype)[:, None] * b + (np.arange(g, dtype=x.dtype) + one(0.5)) * b
+                      / one(max(g, 1)) for first, o, b, g in zip((top, left), (oh, ow), bins, grid, strict=True))
         values = _corners(x[image], rows, cols)
         if not values.size:
             continue
@@ -124,8 +124,8 @@ def spec(c: Call) -> Spec:
     """Extents, and the functions of the element type."""
     x, a, wide = c.type(0), c.attrs, c.type(0).dtype == DType.F64
     s, f = ("_f64", "f64") if wide else ("", "f32")
-    names = {"ROIS": c.type(1).shape[0], "BATCH": x.shape[0], "IN_C": x.shape[1], "IN_H": x.shape[2], "IN_W": x.shape[3],
-             "OUT_H": a.out[0], "OUT_W": a.out[1], "FAR": FAR}
+    names = {"ROIS": c.type(1).shape[0], "BATCH": x.shape[0], "IN_C": x.shape[1], "IN_H": x.shape[2],
+             "IN_W": x.shape[3], "OUT_H": a.out[0], "OUT_W": a.out[1], "FAR": FAR}
     tables = {PORTS[i]: value.reshape(-1) for i in range(len(c.x)) if (value := c.constant(i)) is not None}
     flags = {"scale": literal(a.scale, x.dtype), "store": Store("acc", "", "at"), "down": f"f2c_floor{s}",
              "up": f"f2c_ceil{s}", "to_s32": f"f2c_{f}_to_s32", "to_s64": f"f2c_{f}_to_s64"}
@@ -137,8 +137,9 @@ def spec(c: Call) -> Spec:
     greatest = "v[0]"
     for i in range(1, 4):
         greatest = f"f2c_max{s}({greatest}, v[{i}])"
-    flags |= {"average": not a.maximum, "half": literal(0.5 if a.half else 0.0, x.dtype), "middle": literal(0.5, x.dtype), "grid_h": grids[0],
-              "grid_w": grids[1], "floor": f"f2c_max{s}", "least": "-F2C_INFINITY" if a.half else literal(1.0, x.dtype),
+    flags |= {"average": not a.maximum, "half": literal(0.5 if a.half else 0.0, x.dtype),
+              "middle": literal(0.5, x.dtype), "grid_h": grids[0], "grid_w": grids[1],
+              "floor": f"f2c_max{s}", "least": "-F2C_INFINITY" if a.half else literal(1.0, x.dtype),
               "clamp": f"f2c_clamp{s}"}
     if a.maximum:
         first = "((i == 0) && (j == 0))"

@@ -73,13 +73,12 @@ def reference(c: Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) 
     row = _scalars.BINARY.get(REDUCTIONS[a.reduction])
     depth = indices.shape[-1] if a.kind == "nd" else 0
     for at in np.ndindex(indices.shape[:-1] if a.kind == "nd" else updates.shape):
-        to: tuple[object, ...]
         if a.kind == "nd":
-            to = tuple(int(wrap(indices[at][k], x.shape[k])) for k in range(depth))
+            to = tuple(int(wrap(np.asarray(indices[at][k]), x.shape[k])) for k in range(depth))
         else:
             i = int(indices[at]) if a.kind == "axis" else int(indices[at[0]]) + at[a.axis]
             j = i % x.shape[a.axis] if a.circular else int(wrap(np.asarray(i), x.shape[a.axis]))
-            to = at[:a.axis] + (j,) + at[a.axis + 1:]
+            to = (*at[:a.axis], j, *at[a.axis + 1:])
         with np.errstate(all="ignore"):
             y[to] = updates[at] if row is None else row.numpy((), y[to], updates[at])
     return [y]

@@ -155,7 +155,8 @@ def from_tile(src: Source) -> None:
     y = src.outputs[0]
     apart, wide = (src.graph.temporary(f"{y}.{what}") for what in ("apart", "wide"))
     reshape(src, src.inputs[0], tuple(n for size in shape for n in (1, size)), apart)
-    src.node("Expand", Broadcast(tuple(n for pair in zip(repeats, shape, strict=True) for n in pair)), (apart,), (wide,))
+    pairs = zip(repeats, shape, strict=True)
+    src.node("Expand", Broadcast(tuple(n for pair in pairs for n in pair)), (apart,), (wide,))
     reshape(src, wide, tuple(r * n for r, n in zip(repeats, shape, strict=True)), y)
 
 

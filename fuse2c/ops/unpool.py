@@ -47,7 +47,8 @@ def from_onnx(src: Source) -> None:
 def infer(c: Call) -> list[TensorType]:
     """The wanted shape."""
     if c.type(0).shape != c.type(1).shape or min(c.attrs.out, default=1) < 1:
-        raise ShapeError(f"indices of the shape {c.type(1).shape} for {c.type(0).shape}", node=c.node.name, op=c.node.op)
+        raise ShapeError(f"indices of the shape {c.type(1).shape} for {c.type(0).shape}", node=c.node.name,
+                         op=c.node.op)
     return [replace(c.type(0), shape=c.attrs.out, order=(), quant=None)]
 
 

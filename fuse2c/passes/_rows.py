@@ -13,6 +13,8 @@ from fuse2c.ir.types import TensorType
 from fuse2c.plan import Plan, Step
 
 Unit = tuple[int, int]      # (index of a step, row)
+MAX_ROWS = 1024             # of a step that is split: comparing two tensors row by row takes the square of it
+WHOLE = 1 << 30             # last row of a tensor that is read as a whole, however many it has
 
 
 def height(t: TensorType) -> int:
@@ -50,7 +52,8 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     """The rows of one step."""
     g, spec = plan.graph, step.spec
     y = step.node.outputs[0]
-    splits = spec.by_rows and spec.window is not None and spec.images == 1 and len(step.node.outputs) == 1
+    splits = (spec.by_rows and spec.window is not None and spec.images == 1 and len(step.node.outputs) == 1
+              and spec.rows <= MAX_ROWS)
     rows = spec.rows if splits else 1
     out_rows = spec.rows if splits and not spec.over_input and height(g.type(y)) == spec.rows else 1
     first, elementwise = step.node.parts[0], "loads" in spec.flags
@@ -58,14 +61,14 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
         count = height(g.type(t)) if elementwise or t in _tail(step) else vertical(g.type(t))
         if not splits or count == 0 or not _same_rows(plan, t, count):
-            spans = tuple([0] * rows), tuple([max(height(g.type(t)), 1) - 1] * rows)
+            spans = tuple([0] * rows), tuple([WHOLE] * rows)
         elif spec.window is not None and t == first.inputs[0] and t not in _tail(step) and not elementwise:
             pairs = [spec.window.rows(j, count) for j in range(rows)]
             spans = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         elif count == rows:
             spans = tuple(range(rows)), tuple(range(rows))
         else:
-            spans = tuple([0] * rows), tuple([count - 1] * rows)
+            spans = tuple([0] * rows), tuple([WHOLE] * rows)
         readers.append(Reader(plan.root(t), *spans))
     return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits)
 
@@ -114,7 +117,7 @@ def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, in
                 continue
             needed = steps[source].rows - 1
             if steps[source].out_rows == steps[source].rows:
-                needed = reader.last[at]
+                needed = min(reader.last[at], needed)
             if done[source] <= needed:
                 missing = (source, needed)
                 break
@@ -158,13 +161,13 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
             life = found.get(reader.tensor)
             if life is not None:
                 lo, hi = reader.first[row], reader.last[row]
-                if len(life.dies) == 1 or hi >= len(life.dies):
+                if hi >= len(life.dies):
                     life.dies[:] = time
                 elif lo <= hi:
                     life.dies[lo:hi + 1] = time
         if step.writes in found:
             life = found[step.writes]
-            target = slice(row, row + 1) if step.out_rows == step.rows else slice(None)
+            target = slice(row, row + 1) if step.out_rows == step.rows == len(life.born) else slice(None)
             fresh = life.born[target] < 0
             life.born[target] = np.where(fresh, time, life.born[target])
             life.dies[target] = np.maximum(life.dies[target], time)

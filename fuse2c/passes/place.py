@@ -170,7 +170,7 @@ def _check_fit(plan: Plan) -> None:
                          hint="--optimize ram, a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")
     if plan.weight_bytes > flash.bytes:
-        largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in s.spec.tables.values()))
+        largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in plan.constants(s)))
         raise DoesNotFit(f"the weights need {plan.weight_bytes} bytes of {flash_name}, {plan.target.name} has "
                          f"{flash.bytes}: {plan.weight_bytes - flash.bytes} too many", node=largest.node.name,
                          op=largest.node.op, hint="int8 weights, or a target with more flash")

@@ -69,11 +69,15 @@ def best_partition(plan: Plan, steps: list[RowStep]) -> list[range]:
         options = []
         for i in range(j - 1, -1, -1):
             group = range(places[i], places[j])
-            if len(group) > 1 and not all(steps[k].splits for k in group):
+            streams = all(steps[k].splits for k in group)
+            if len(group) > 1 and not streams and options:
                 break
+            # Steps that several tensors cross and that cannot be split run one after the other.
+            parts = [group] if streams else [range(k, k + 1) for k in group]
             (peak, streamed), before = best[i]
-            cost = (max(peak, group_bytes(plan, steps, group)), streamed + (len(group) if len(group) > 1 else 0))
-            options.append((cost, [*before, group]))
+            cost = (max(peak, group_bytes(plan, steps, group)),
+                    streamed + (len(group) if streams and len(group) > 1 else 0))
+            options.append((cost, [*before, *parts]))
         best.append(min(options, key=lambda o: o[0]))
     return best[-1][1]
 

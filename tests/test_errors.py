@@ -1,0 +1,240 @@
+"""Errors: each says what is wrong, where, and what to do; each place that raises one is reached; nothing else comes out."""
+from __future__ import annotations
+
+import ast
+import inspect
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import broken
+import numpy as np
+import onnx
+import pytest
+from conftest import Golden
+
+import fuse2c
+from fuse2c import errors, target
+from fuse2c.codegen import folder, project
+from fuse2c.errors import Fuse2cError
+from fuse2c.ir.types import DType
+from fuse2c.options import Options
+from fuse2c.passes import select
+from fuse2c.plan import Plan
+
+PACKAGE = Path(fuse2c.__file__).parent
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+# Every raise of an error of the user's in these files has a case below.
+COVERED = ["frontend/*.py", "passes/legalize.py", "passes/place.py", "passes/select.py", "target.py", "options.py",
+           "codegen/folder.py"]
+NOT_THE_USERS = ("InternalError",)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder for model files, with data files beside them and outside."""
+    root = tmp_path / "models"
+    root.mkdir()
+    data = np.arange(8, dtype=np.float32).tobytes()
+    (root / "w.bin").write_bytes(data)
+    (tmp_path / "outside.bin").write_bytes(data)
+    (root / "below").mkdir()
+    (root / "link.bin").symlink_to(tmp_path / "outside.bin")
+    (root / "linked").symlink_to(tmp_path)
+    (root / "loop.bin").symlink_to("loop.bin")
+    return root
+
+
+def write(root: Path, content: onnx.ModelProto | bytes, name: str = "model.onnx") -> Path:
+    path = root / name
+    path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
+    return path
+
+
+def compiled(path: Path, target_name: str = "host", **options: Any) -> fuse2c.Compiled:
+    """A model all the way to its C."""
+    result = fuse2c.plan(path, target_name, **options)
+    project.files(result.plan)
+    return result
+
+
+def retyped(plan: Plan, dtype: DType) -> Plan:
+    """The plan with another element type everywhere: one that no ONNX file would get through the importer with."""
+    g = plan.graph
+    return replace(plan, graph=g.retype({t: replace(g.type(t), dtype=dtype) for t in g.tensors}))
+
+
+def option_cases(root: Path) -> dict[str, Callable[[], object]]:
+    """What can be wrong beside the model: paths, options, limits, targets."""
+    small = write(root, broken.model([broken.node("Relu", "x")]), "small.onnx")
+    symbolic = write(root, broken.model([broken.node("Relu", "x")], inputs={"x": ("N", "height", 4)}), "symbolic.onnx")
+    stored = write(root, broken.model([broken.node("Identity", "q"), broken.node("DequantizeLinear", "q s z", "r")],
+                                      {"s": np.float32(0.5), "z": np.int8(1)}, outputs=("y", "r"),
+                                      inputs={"q": broken.value("q", (2, 3), onnx.TensorProto.INT8)}), "stored.onnx")
+    twice = write(root, broken.model(
+        [broken.node("QuantizeLinear", "x s z", "q"), broken.node("DequantizeLinear", "q s z", "y"),
+         broken.node("DequantizeLinear", "q s z", "v", name="dq2")], {"s": np.float32(0.5), "z": np.int8(1)},
+        outputs=("y", "v")), "twice.onnx")
+    return {
+        "a folder": lambda: compiled(root),
+        "missing file": lambda: compiled(root / "nowhere.onnx"),
+        "a device": lambda: compiled(Path("/dev/null")),
+        "dimension misspelt": lambda: compiled(symbolic, dims={"heigth": 5}),
+        "dimension unknown": lambda: compiled(small, dims={"Q": 5}),
+        "option unknown": lambda: compiled(small, arena="heap"),
+        "int8 inputs of a float model": lambda: compiled(small, io="int8"),
+        "int8 outputs of a float model": lambda: compiled(stored, io="int8"),
+        "int8 outputs that share a tensor": lambda: compiled(twice, io="int8"),
+        "too little RAM": lambda: compiled(DIGITS, ram=100),
+        "too little flash": lambda: compiled(DIGITS, flash=100),
+        "too large for the board": lambda: compiled(write(root, broken.one("Conv", "x w", {
+            "w": np.ones((50_000, 3, 1, 1), np.float32)}), "board.onnx"), "nucleo-f446re"),
+        "no kernel": lambda: select.run(retyped(fuse2c.plan(small).plan, DType.BOOL)),
+    }
+
+
+def target_cases(root: Path) -> dict[str, Callable[[], object]]:
+    """Target files that are wrong in one way each."""
+    text = (target.FOLDER / "cortex-m4.toml").read_text(encoding="utf-8")
+
+    def changed(old: str, new: str) -> Callable[[], object]:
+        assert old in text
+        path = root / f"t{abs(hash(old + new))}.toml"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        return lambda: target.parse(target.tomllib.loads(path.read_text(encoding="utf-8")), "board.toml")
+    bad = root / "bad.toml"
+    bad.write_text("name = \n", encoding="utf-8")
+    return {
+        "target misspelt": lambda: target.load("cortexm4"),
+        "target unknown": lambda: target.load("z80"),
+        "target file missing": lambda: target.load(str(root / "nowhere.toml")),
+        "target file no TOML": lambda: target.load(str(bad)),
+        "target field misspelt": changed("title ", "titel "),
+        "target field missing": changed('isa      = "armv7e-m"\n', ""),
+        "target table missing": changed("[emulator]\nmachine =", "emulator ="),
+        "target number negative": changed("bytes = 4194304", "bytes = -1"),
+        "target feature unknown": changed('"dsp"', '"dps"'),
+        "target status unknown": changed('"estimated"', '"guessed"'),
+        "target memory unknown": changed('"arena"', '"arenas"'),
+        "target without flash": changed('["weights"]', '["arena"]'),
+    }
+
+
+def folder_cases(root: Path) -> dict[str, Callable[[], object]]:
+    """Output folders that must not be replaced."""
+    files = {"a.c": "int a;\n"}
+    plain, foreign, changed, more = (root / name for name in ("file", "foreign", "changed", "more"))
+    plain.write_text("")
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("")
+    folder.write(files, changed)
+    (changed / "a.c").write_text("int b;\n")
+    folder.write(files, more)
+    for i in range(7):
+        (more / f"mine{i}.c").write_text("")
+    return {
+        "output is a file": lambda: folder.write(files, plain),
+        "output below a file": lambda: folder.write(files, plain / "below"),
+        "output is foreign": lambda: folder.write(files, foreign),
+        "output was changed": lambda: folder.write(files, changed),
+        "output has further files": lambda: folder.write(files, more),
+        "output is the working directory": lambda: folder.write(files, Path()),
+        "output is above the working directory": lambda: folder.write(files, Path("..")),
+    }
+
+
+@pytest.fixture
+def cases(models: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], object]]:
+    """Every case that must fail, by name."""
+    (models / "here").mkdir()
+    monkeypatch.chdir(models / "here")
+    found: dict[str, Callable[[], object]] = {
+        name: lambda build=build: compiled(write(models, build())) for name, build in broken.CASES.items()}
+    return found | option_cases(models) | target_cases(models) | folder_cases(models)
+
+
+def raised(case: Callable[[], object]) -> Fuse2cError:
+    """The error of a case, which must be the user's."""
+    with pytest.raises(Fuse2cError) as caught:
+        case()
+    assert caught.value.exit_status == 1, f"a bug: {caught.value}"
+    return caught.value
+
+
+def test_every_error_says_what_the_golden_file_says(cases: dict[str, Callable[[], object]], models: Path,
+                                                    golden: Golden) -> None:
+    texts = []
+    for name, case in cases.items():
+        text = str(raised(case)).replace(str(models.parent), "<folder>")
+        texts.append(f"# {name}\n{text}\n")
+    golden("errors.txt", "\n".join(texts))
+
+
+def sites() -> Iterator[tuple[str, int, int]]:
+    """(file, first line, last line) of every statement that raises an error of the user's."""
+    for path in sorted({path for pattern in COVERED for path in PACKAGE.glob(pattern)}):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Raise) and node.exc is not None:
+                text = ast.get_source_segment(source, node.exc) or ""
+                if not text.startswith(NOT_THE_USERS):
+                    yield str(path), node.lineno, node.end_lineno or node.lineno
+
+
+def test_every_place_that_raises_is_reached(cases: dict[str, Callable[[], object]],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[tuple[str, int]] = set()
+    original = Fuse2cError.__init__
+
+    def recording(self: Fuse2cError, *args: Any, **kwargs: Any) -> None:
+        frame: FrameType | None = inspect.currentframe()
+        while frame is not None:
+            reached.add((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        original(self, *args, **kwargs)
+    monkeypatch.setattr(Fuse2cError, "__init__", recording)
+    for case in cases.values():
+        raised(case)
+    missed = [f"{Path(path).relative_to(PACKAGE)}:{first}" for path, first, last in sites()
+              if not any((path, line) in reached for line in range(first, last + 1))]
+    assert missed == []
+
+
+def test_codes_and_classes_are_documented_and_unique() -> None:
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, Fuse2cError)]
+    codes = [c.code for c in classes]
+    assert len(set(codes)) == len(codes) > 10 and all(c.__doc__ for c in classes)
+    assert {c.exit_status for c in classes} == {1, 3} and errors.InternalError.exit_status == 3
+
+
+def test_what_a_file_says_cannot_break_the_shape_of_an_error() -> None:
+    name = "evil\n  hint     : run rm\x1b[2J\u202e" + "a" * 5000
+    lines = str(errors.ModelError(f"bad {name}", node=name, tensor=name, hint="do")).split("\n")
+    assert [line.split(":")[0].strip() for line in lines] == ["error[F100]", "node", "tensor", "hint"]
+    assert all(line.isprintable() and len(line) < 500 for line in lines)
+
+
+def test_all_unsupported_operators_are_in_one_error(models: Path) -> None:
+    text = str(raised(lambda: compiled(write(models, broken.GRAPHS["unsupported operators"]()))))
+    assert "9 nodes cannot be compiled" in text and "Foo (8x): first, foo0, foo1, foo2, foo3 and 3 more" in text
+    assert "Bar (1x): bar: no operator my.ops.Bar" in text and "Relu" not in text and "hint" in text
+
+
+def test_too_little_ram_names_the_step_and_how_much_is_missing() -> None:
+    need = fuse2c.plan(DIGITS).plan.arena_bytes
+    error = raised(lambda: compiled(DIGITS, ram=need - 10))
+    assert isinstance(error, errors.DoesNotFit) and "10 too many" in str(error) and error.where["node"]
+    assert any("bytes" in line for line in error.detail)
+    assert fuse2c.plan(DIGITS, ram=need).plan.arena_bytes == need
+    flash = fuse2c.plan(DIGITS).plan.weight_bytes
+    assert "10 too many" in str(raised(lambda: compiled(DIGITS, flash=flash - 10)))
+
+
+def test_options_that_are_none_are_refused() -> None:
+    for key, bad in (("io", "int4"), ("requant", "double"), ("optimize", "both")):
+        assert bad in str(raised(lambda key=key, bad=bad: Options(**{key: bad})))    # type: ignore[misc]

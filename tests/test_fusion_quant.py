@@ -1,0 +1,220 @@
+"""From Q/DQ to integer operators: when it happens, and the near misses that must stay in float, with their reasons."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import Builder, chains, compile, outputs, reasons, samples
+from test_fusion import SHAPE, assert_same_meaning, conv, scalar, stored_conv
+
+from fuse2c.check.reference import run_graph
+from fuse2c.errors import Overflow
+
+I8, U8 = np.int8, np.uint8
+F32 = np.float32
+
+
+def q_conv(b: Builder) -> None:
+    b.output(b.quantise(b.op("Conv", b.stored(SHAPE, 0.03, I8(-9)), b.weights((4, 3, 2, 3), 0.01)), 0.4, I8(5)))
+
+
+def q_float_bias(b: Builder) -> None:
+    """A float bias is rounded to the accumulator's scale."""
+    t = b.op("Conv", b.stored(SHAPE, 0.03, I8(-9)), b.weights((4, 3, 2, 3), 0.01), b.floats(4))
+    b.output(b.quantise(t, 0.4, I8(5)))
+
+
+def q_second_reader(b: Builder) -> None:
+    t = b.op("Conv", b.stored(SHAPE, 0.03, I8(-9)), b.weights((4, 3, 2, 3), 0.01))
+    b.output(b.quantise(t, 0.4, I8(5)), t)
+
+
+def q_variable_weights(b: Builder) -> None:
+    t = b.op("MatMul", b.stored((2, 6), 0.03, I8(-9)), b.stored((6, 5), 0.02, I8(4)))
+    b.output(b.quantise(t, 0.4, I8(5)))
+
+
+def q_transposed(b: Builder) -> None:
+    t = b.op("Gemm", b.stored((6, 2), 0.03, I8(-9)), b.weights((6, 5), 0.02), transA=1)
+    b.output(b.quantise(t, 0.4, I8(5)))
+
+
+def q_batch_of_weights(b: Builder) -> None:
+    t = b.op("MatMul", b.stored((3, 2, 6), 0.03, I8(-9)), b.weights((3, 6, 5), 0.02))
+    b.output(b.quantise(t, 0.4, I8(5)))
+
+
+def q_float_operand(b: Builder) -> None:
+    b.output(b.quantise(b.op("Add", b.stored((2, 5), 0.03, I8(-9)), b.input((2, 5))), 0.4, I8(5)))
+
+
+def q_scales_along_inputs(b: Builder) -> None:
+    """Weight scales that differ along the inputs do not come out of the sum."""
+    w = b.weights((4, 5, 1, 1), np.linspace(0.01, 0.02, 5).astype(F32), axis=1)
+    b.output(b.quantise(b.op("Conv", b.stored((1, 5, 3, 2), 0.03, I8(-9)), w), 0.4, I8(5)))
+
+
+def q_two_scales(b: Builder) -> None:
+    """One stored tensor, read with two scales: its type states the first."""
+    x = b.input((2, 5), I8)
+    first, second = b.dequantise(x, 0.03, I8(-9)), b.dequantise(x, 0.05, I8(-9))
+    b.output(b.quantise(b.op("Tanh", first), 0.01, I8(0)), b.quantise(b.op("Tanh", second), 0.01, I8(0)))
+
+
+def q_two_zero_points(b: Builder) -> None:
+    """The same with one scale and two zero points."""
+    x = b.input((2, 5), I8)
+    first, second = b.dequantise(x, 0.03, I8(-9)), b.dequantise(x, 0.03, I8(20))
+    b.output(b.quantise(b.op("Sigmoid", first), 0.01, I8(0)), b.quantise(b.op("Sigmoid", second), 0.01, I8(0)))
+
+
+def q_again(b: Builder) -> None:
+    """Q(DQ(x)) with the same scale is x."""
+    t = b.quantise(b.input((2, 5)), 0.03, I8(-9))
+    b.output(b.quantise(b.dequantise(t, 0.03, I8(-9)), 0.03, I8(-9)))
+
+
+def q_other_scale(b: Builder) -> None:
+    b.output(b.quantise(b.stored((2, 5), 0.03, I8(-9)), 0.04, I8(20)))
+
+
+def q_other_type(b: Builder) -> None:
+    b.output(b.quantise(b.stored((2, 5), 0.03, I8(-9)), 0.03, U8(119)))
+
+
+def q_per_axis(b: Builder) -> None:
+    x = b.dequantise(b.input((2, 5), I8), np.asarray([0.1, 0.2], F32), np.zeros(2, I8), axis=0)
+    b.output(b.quantise(x, 0.04, I8(20)))
+
+
+def q_read_with_another(b: Builder) -> None:
+    x = b.input((2, 5), I8)
+    b.output(b.op("Neg", b.dequantise(x, 0.03, I8(-9))), b.quantise(b.dequantise(x, 0.07, I8(1)), 0.04, I8(20)))
+
+
+def late_move(b: Builder) -> None:
+    t = b.op("Slice", b.stored((2, 3, 5), 0.03, I8(-9)), b.ints(4, 1), b.ints(0, 3), b.ints(2, 1), b.ints(-2, 1))
+    b.output(b.op("Relu", b.op("MaxPool", t, kernel_shape=[2])))
+
+
+def late_pad(b: Builder) -> None:
+    """0.06 is two steps above the zero point: a stored value."""
+    b.output(b.op("Pad", b.stored((2, 5), 0.03, I8(-9)), b.ints(0, 1, 0, 2), scalar(b, float(F32(0.03)) * 2)))
+
+
+def late_pad_unstored(b: Builder) -> None:
+    b.output(b.op("Pad", b.stored((2, 5), 0.03, I8(-9)), b.ints(0, 1, 0, 2), scalar(b, 0.07)))
+
+
+def late_pad_beyond(b: Builder) -> None:
+    b.output(b.op("Pad", b.stored((2, 5), 0.03, I8(-9)), b.ints(0, 1, 0, 2), scalar(b, -100.0)))
+
+
+def late_relu_of_two_scales(b: Builder) -> None:
+    x = b.input((2, 5), I8)
+    b.output(b.op("Relu", b.dequantise(x, 0.03, I8(-9))), b.op("Relu", b.dequantise(x, 0.03, I8(40))))
+
+
+def early_move(b: Builder) -> None:
+    t = b.op("Transpose", b.op("Clip", b.input((2, 5)), scalar(b, -1.0), scalar(b, 1.5)))
+    b.output(b.quantise(t, 0.03, I8(-9)))
+
+
+def early_concat(b: Builder) -> None:
+    b.output(b.quantise(b.op("Concat", b.input((2, 5)), b.stored((1, 5), 0.02, I8(3)), axis=0), 0.03, I8(-9)))
+
+
+def early_per_axis(b: Builder) -> None:
+    t = b.op("Transpose", b.input((2, 5)))
+    b.output(b.quantise(t, np.linspace(0.01, 0.03, 5).astype(F32), np.zeros(5, I8), axis=0))
+
+
+ROWS: list[tuple[Callable[[Builder], None], list[str], str, str]] = [
+    (q_conv, ["Conv"], "integer", ""), (q_float_bias, ["Conv"], "integer", ""),
+    (q_second_reader, ["Conv", "QuantizeLinear", "DequantizeLinear"], "integer", "is also read by the caller"),
+    (q_variable_weights, [], "integer", "the right operand is not a constant matrix"),
+    (q_transposed, [], "integer", "the left operand is transposed"),
+    (q_batch_of_weights, [], "integer", "the right operand is not a constant matrix"),
+    (q_float_operand, [], "integer", "is not behind a DequantizeLinear"),
+    (q_scales_along_inputs, [], "integer", "per output channel for weights"),
+    (q_two_scales, [], "integer", "is read with two different scales"),
+    (q_two_zero_points, [], "integer", "is read with two different scales"),
+    (q_again, ["QuantizeLinear"], "requantise", ""), (q_other_scale, ["Requantise"], "requantise", ""),
+    (q_other_type, ["Requantise"], "requantise", ""),
+    (q_per_axis, ["DequantizeLinear > QuantizeLinear"], "requantise", "not 8 bit with one scale on both sides"),
+    (q_read_with_another, [], "requantise", "is read with two different scales"),
+    (late_move, ["Slice", "MaxPool > Relu > DequantizeLinear"], "dequantise-late", ""),
+    (late_pad, ["Pad", "DequantizeLinear"], "dequantise-late", ""),
+    (late_pad_unstored, ["DequantizeLinear", "Pad"], "dequantise-late", "the padding 0.07 is no stored value"),
+    (late_pad_beyond, ["DequantizeLinear", "Pad"], "dequantise-late", "the padding -100 is no stored value"),
+    (late_relu_of_two_scales, [], "dequantise-late", "the tensor has another scale elsewhere"),
+    (early_move, [], "quantise-early", ""), (early_concat, ["QuantizeLinear", "Requantise", "Concat"], "quantise-early", ""),
+    (early_per_axis, ["Transpose", "QuantizeLinear"], "quantise-early", "the scale is not per tensor"),
+]
+
+
+@pytest.mark.parametrize(("build", "want", "rule", "why_not"), ROWS, ids=lambda v: getattr(v, "__name__", ""))
+def test_rule(build: Callable[[Builder], None], want: list[str], rule: str, why_not: str, tmp_path: Path) -> None:
+    b = Builder()
+    build(b)
+    compiled = compile(b, tmp_path)
+    if want:
+        assert sorted(chains(compiled)) == sorted(want)
+    found = reasons(compiled, "fold", rule, taken=not why_not)
+    assert any(why_not in reason for reason in found), compiled.plan.decisions
+    assert_same_meaning(compiled, steps=1)
+
+
+def test_unfused_is_the_model_as_it_stands(tmp_path: Path) -> None:
+    """--no-fuse leaves Q and DQ where they are; the results stay within a step."""
+    b = Builder()
+    q_conv(b)
+    plain, fused = compile(b, tmp_path, fuse=False), compile(b, tmp_path)
+    assert chains(plain) == ["DequantizeLinear", "Conv", "QuantizeLinear"] and chains(fused) == ["Conv"]
+    assert_same_meaning(plain)
+    rows = samples(plain.plan)
+    for x, y in zip(outputs(plain.plan.graph, rows), outputs(fused.plan.graph, rows), strict=True):
+        assert max(np.abs(x[t].astype(int) - y[t].astype(int)).max() for t in x) <= 1
+
+
+def test_disjoint_clamps_meet_at_the_last(tmp_path: Path) -> None:
+    """clamp(clamp(v, -2, -1), 1, 2) is 1 whatever v: narrowing both ends at once would give -1."""
+    b = Builder()
+    t = stored_conv(b, b.stored(SHAPE, 0.03, I8(-9)), 0.05, I8(-7))
+    for low, high in ((-2.0, -1.0), (1.0, 2.0)):
+        t = b.requantise(b.op("Clip", t, scalar(b, low), scalar(b, high)), 0.05, I8(-7))
+    b.output(t)
+    compiled = compile(b, tmp_path)
+    assert_same_meaning(compiled)
+    got = run_graph(compiled.plan.graph, samples(compiled.plan)[0])[compiled.plan.graph.outputs[0]]
+    assert (got == F32(0.05) * 20).all()
+
+
+def test_accumulator_at_its_limit(tmp_path: Path) -> None:
+    """-128 weights, inputs up to 255 from the zero point: 65,793 products fit into int32, 65,794 do not."""
+    def dense(depth: int, bias: int) -> Builder:
+        b = Builder()
+        x = b.stored((1, depth), 0.01, I8(-128))
+        w = b.dequantise(b.const(np.full((depth, 1), -128, I8)), 0.01, I8(0))
+        c = b.dequantise(b.const(np.asarray([bias], np.int32)), F32(0.01) * F32(0.01), np.int32(0))
+        b.output(b.quantise(b.op("Gemm", x, w, c), 2000.0, I8(120)))
+        return b
+    limit = (2 ** 31 - 1) // (128 * 255)
+    room = 2 ** 31 - 1 - limit * 128 * 255
+    compiled = compile(dense(limit, -room), tmp_path)
+    high = {t: np.full((1, limit), 127, I8) for t in compiled.plan.graph.inputs}
+    assert_same_meaning(compiled, steps=1)
+    want = run_graph(compiled.plan.graph, high)[compiled.plan.graph.outputs[0]]
+    assert want.item() == round(-(limit * 128 * 255 + room) * 1e-4 / 2000) + 120
+    for depth, bias in ((limit, -room - 1), (limit + 1, 0)):
+        with pytest.raises(Overflow, match="an int32 accumulator holds 2147483647"):
+            compile(dense(depth, bias), tmp_path)
+
+
+def test_conv_helper_is_float(tmp_path: Path) -> None:
+    """The float convolution of these tests has no integer form: nothing above passes because both sides are float."""
+    b = Builder()
+    b.output(conv(b, b.input(SHAPE)))
+    assert chains(compile(b, tmp_path)) == ["Conv"] and not reasons(compile(b, tmp_path), "fold", "integer", taken=True)
