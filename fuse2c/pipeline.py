@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
 from fuse2c.passes import fold, fuse, layout, legalize, order, place, promote, select, stream
@@ -33,6 +35,7 @@ PIPELINE = (
 )
 
 
+@np.errstate(all="ignore")      # constants may overflow or be no number, as they would at run time
 def compile_plan(plan: Plan, dump_after: tuple[str, ...] = (), dump_to: Path | None = None) -> Plan:
     """Run all passes. An exception that is no user's error leaves with the pass's name."""
     for i, stage in enumerate(PIPELINE):

@@ -1,14 +1,15 @@
-"""Models with one fault each, built by hand: what an exporter, a text editor or an attacker may hand to the compiler."""
+"""Models with one fault each, built by hand: what an exporter, an editor or an attacker may hand to the compiler."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-F32, I64 = np.float32, np.int64
+F32, I64, SMALL = np.float32, np.int64, np.int8(3)
 IMAGE = (1, 3, 5, 4)
 Shape = Sequence[int | str | None]
 
@@ -50,7 +51,7 @@ def typed(elem: int) -> onnx.ModelProto:
 
 def constant(op: str, inputs: str, weights: Mapping[str, Any], opset: int = 17, **attrs: Any) -> onnx.ModelProto:
     """A node whose inputs are all constant, added to the input."""
-    return model([node(op, inputs, "c", name="bomb", **attrs), node("Add", "x c")], weights, inputs={"x": (1,)},
+    return model([node(op, inputs, "made", name="bomb", **attrs), node("Add", "x made")], weights, inputs={"x": (1,)},
                  opset=opset)
 
 
@@ -98,11 +99,23 @@ def external_attribute() -> onnx.ModelProto:
 def doubling(inputs: str, times: int = 40) -> onnx.ModelProto:
     """A chain of concatenations of a tensor with itself."""
     names = [inputs, *(f"d{i}" for i in range(times - 1)), "y"]
-    return model([node("Concat", f"{a} {a}", b, name=b, axis=0) for a, b in zip(names, names[1:], strict=False)],
+    return model([node("Concat", f"{a} {a}", b, name=b, axis=0) for a, b in pairwise(names)],
                  {"w": np.ones(4, F32)})
 
 
-def quantised(scale: Any = F32(0.25), zero: Any = np.int8(3), axis: int = 1) -> onnx.ModelProto:
+def loops(depth: int, turns: int = 100) -> onnx.ModelProto:
+    """Loops inside loops, each of many turns, around nothing."""
+    keep = [node("Identity", "go", "on", name="keep"), node("Identity", "v", "w", name="work")]
+    for i in range(depth):
+        ports = [value("i", (), TensorProto.INT64), value("go", (), TensorProto.BOOL), value("v", (1,))]
+        body = helper.make_graph(keep, f"body{i}", ports, [value("on", (), TensorProto.BOOL), value("w", (1,))])
+        loop = node("Loop", "n t v", "w", name=f"loop{i}", body=body)
+        keep = [node("Identity", "go", "on", name="keep"), loop]
+    return model([node("Loop", "n t x", "y", body=body)], {"n": np.int64(turns), "t": np.bool_(True)},
+                 inputs={"x": (1,)})
+
+
+def quantised(scale: Any, zero: Any = SMALL, axis: int = 1) -> onnx.ModelProto:
     """Q and DQ with a scale and a zero point that may be wrong."""
     return model([node("QuantizeLinear", "x s z", "q", axis=axis), node("DequantizeLinear", "q s z", axis=axis)],
                  {"s": scale, "z": zero})
@@ -118,7 +131,7 @@ def overflowing() -> onnx.ModelProto:
 
 
 RELU, WEIGHTS = node("Relu", "x"), np.ones((2, 3, 3, 2), F32)
-BIG = np.array([100_000, 100_000], I64)
+BIG, FAR = np.array([100_000, 100_000], I64), np.array([0, 0, 100_000, 100_000], I64)
 MANY = [node("Foo", "x", "a", name="first"), *(node("Foo", "a", f"b{i}", name=f"foo{i}") for i in range(7)),
         node("Bar", "a", "c", name="bar", domain="my.ops"), node("Relu", "c")]
 
@@ -187,8 +200,8 @@ SIZES: dict[str, Callable[[], onnx.ModelProto | bytes]] = {
     "constant Range": lambda: constant("Range", "a b c", {"a": F32(0), "b": F32(1e12), "c": F32(1)}),
     "endless Range": lambda: constant("Range", "a b c", {"a": F32(0), "b": F32(9), "c": F32(0)}),
     "Range to no number": lambda: constant("Range", "a b c", {"a": F32(0), "b": F32("nan"), "c": F32(1)}),
-    "constant Pad": lambda: constant("Pad", "a p", {"a": np.ones((1, 1), F32), "p": np.array([0, 0, 10 ** 5, 10 ** 5])}),
-    "constant Pad by attribute": lambda: constant("Pad", "a", {"a": np.ones((1, 1), F32)}, 10, pads=[0, 0, 10 ** 5, 10 ** 5]),
+    "constant Pad": lambda: constant("Pad", "a p", {"a": np.ones((1, 1), F32), "p": FAR}),
+    "constant Pad by attribute": lambda: constant("Pad", "a", {"a": np.ones((1, 1), F32)}, 10, pads=FAR.tolist()),
     "constant Resize": lambda: constant("Resize", "a - - s", {"a": np.ones((1, 1), F32), "s": BIG}),
     "constant OneHot": lambda: constant("OneHot", "a b c", {
         "a": np.ones(3, I64), "b": np.array(10 ** 10), "c": np.array([0, 1], F32)}),
@@ -196,6 +209,9 @@ SIZES: dict[str, Callable[[], onnx.ModelProto | bytes]] = {
         "a": np.ones((30_000, 1), F32), "b": np.ones((1, 30_000), F32)}),
     "constant Gather": lambda: constant("Gather", "a i", {"a": np.ones((1, 30_000), F32), "i": np.zeros(30_000, I64)}),
     "constant doubling": lambda: doubling("w"),
+    "constant OneHot of no depth": lambda: constant("OneHot", "a b c", {
+        "a": np.ones(3, I64), "b": np.zeros(0, I64), "c": np.array([0, 1], F32)}),
+    "constant with a wrong axis": lambda: constant("Concat", "a a", {"a": np.ones(3, F32)}, axis=5),
     "constant that cannot be": lambda: constant("Reshape", "a s", {"a": np.ones(6, F32), "s": np.array([5, 5])}),
 }
 TYPES = {name: elem for name, elem in TensorProto.DataType.items()

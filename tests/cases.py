@@ -83,7 +83,7 @@ class Layer:
         style.y(b, self.sum(style, b, style.x(b, *self.x)), prod(self.w[1:]))
 
     def sum(self, style: Style, b: Builder, x: str) -> str:
-        """The convolution of x."""
+        """The convolution of x; a bias, whose scale is that of x times that of w, needs the style's own x."""
         rest = [style.bias(b, self.w[0])] if self.bias else []
         return str(b.op("Conv", x, style.w(b, self.w), *rest, **self.attrs))
 
@@ -123,7 +123,7 @@ def residual(style: Style, tail: str, flip: bool, b: Builder) -> None:
     """Conv + residual, then Relu or Clip: one kernel each."""
     x = style.x(b, 1, 4, 5, 3)
     start = style.again(b, Layer((), (4, 4, 1, 1)).sum(style, b, x), 0.9)
-    inner = style.again(b, Layer((), (4, 4, 3, 3), {"pads": [1, 1, 1, 1]}).sum(style, b, start), 4.1)
+    inner = style.again(b, Layer((), (4, 4, 3, 3), {"pads": [1, 1, 1, 1]}, False).sum(style, b, start), 4.1)
     total = style.again(b, b.op("Add", *((start, inner) if flip else (inner, start))), 3.7)
     done = b.op("Relu", total) if tail == "Relu" else b.op("Clip", total, b.const(-0.4, np.float32),
                                                             b.const(2.5, np.float32))
@@ -136,7 +136,7 @@ def nhwc(style: Style, b: Builder) -> None:
     t = b.op("Transpose", x, perm=[0, 3, 1, 2])
     t = Layer((), (4, 3, 3, 2), {"pads": [1, 0, 1, 1]}).sum(style, b, t)
     t = style.again(b, b.op("Relu", t), 2.0)
-    t = Layer((), (4, 1, 2, 2), {"group": 4}).sum(style, b, t)
+    t = Layer((), (4, 1, 2, 2), {"group": 4}, False).sum(style, b, t)
     style.y(b, b.op("Transpose", t, perm=[0, 2, 3, 1]), 40)
 
 
@@ -144,8 +144,8 @@ def branches(style: Style, b: Builder) -> None:
     """One tensor read by two convolutions and returned itself (an NCHW output), joined by Concat."""
     x = style.x(b, 1, 3, 4, 5)
     t = style.again(b, Layer((), (4, 3, 2, 3)).sum(style, b, x), 1.1)
-    left = style.again(b, Layer((), (3, 4, 1, 1)).sum(style, b, t), 1.7)
-    right = style.again(b, Layer((), (5, 4, 3, 1), {"pads": [1, 0, 1, 0]}).sum(style, b, t), 2.3)
+    left = style.again(b, Layer((), (3, 4, 1, 1), {}, False).sum(style, b, t), 1.7)
+    right = style.again(b, Layer((), (5, 4, 3, 1), {"pads": [1, 0, 1, 0]}, False).sum(style, b, t), 2.3)
     style.same(b, b.op("Concat", left, right, axis=1), 60.0)
     style.same(b, t, 30.0)
 

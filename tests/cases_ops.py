@@ -188,13 +188,6 @@ def clips(b: Builder) -> None:
     b.output(b.quantise(b.op("Clip", t, b.const(1.0, np.float32), b.const(2.0, np.float32)), 0.05, I8(-7)))
 
 
-def disjoint_epilogue(b: Builder) -> None:
-    """A convolution with two clips whose ranges do not meet: the last one decides."""
-    t = b.op("Conv", b.stored((1, 2, 3, 4), 0.05, I8(3)), b.weights((3, 2, 1, 2), 0.01))
-    t = b.requantise(b.op("Clip", t, b.const(-2.0, np.float32), b.const(-1.0, np.float32)), 0.05, I8(-7))
-    b.output(b.quantise(b.op("Clip", t, b.const(1.0, np.float32), b.const(2.0, np.float32)), 0.05, I8(-7)))
-
-
 def clip_attributes(b: Builder) -> None:
     """Opset 10: bounds are attributes."""
     b.output(b.op("Clip", b.input((3, 4)), min=-0.5, max=0.75))
@@ -299,7 +292,7 @@ def batch_norm(b: Builder) -> None:
 
 CASES: dict[str, tuple[Build, int]] = {f.__name__: (f, 17) for f in (
     concat, concat_scales, concat_constant, pad_stored, split_parts, squeeze_inputs, views, turned_batch,
-    conv_plus_matmul, transposed_sum, twice, twice_stored, chain, diamond, clips, disjoint_epilogue, softmax_rows,
+    conv_plus_matmul, transposed_sum, twice, twice_stored, chain, diamond, clips, softmax_rows,
     softmax_stored, reductions, quantise_axes, qlinear_conv, qlinear_matmul, qlinear_binary, qgemm, batch_norm)}
 CASES |= {f.__name__: (f, opset) for f, opset in (
     (pad_attributes, 10), (squeeze_attributes, 11), (clip_attributes, 10), (softmax_flattened, 11))}

@@ -30,6 +30,6 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             path.write_text(text, encoding="utf-8", newline="\n")
             return
         old = path.read_text(encoding="utf-8") if path.is_file() else ""
-        diff = "\n".join(difflib.unified_diff(old.splitlines(), text.splitlines(), f"golden/{name}", "now", lineterm=""))
-        assert text == old, f"read the difference; if it is right, run pytest --update-golden\n{diff}"
+        diff = difflib.unified_diff(old.splitlines(), text.splitlines(), f"golden/{name}", "now", lineterm="")
+        assert text == old, "read the difference; if it is right, run pytest --update-golden\n" + "\n".join(diff)
     return compare

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "fuse2c"
 
 FLOORS = [
     {"errors", "names", "progress", "quant", "resources"},
-    {"ir", "options"},
+    {"ir", "options", "quant"},
     {"ops", "target", "toolchain"},
     {"plan", "frontend", "fusion"},
     {"passes"},

@@ -255,6 +255,17 @@ def test_stored_values_move_as_bytes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(next(iter(run_c(compiled, [row])[0].values())), next(iter(want.values())))
 
 
+def test_a_stored_table_stays_as_it_is(tmp_path: Path) -> None:
+    b = Builder()
+    i, plain, stored = b.input((2, 3), I64), b.floats(7, 4), b.weights((7, 4), 0.03, np.int8(-5))
+    b.output(b.op("Gather", plain, i), b.op("Gather", stored, i))
+    compiled = compile(b, tmp_path)
+    tables = [t for s in compiled.plan.steps for t in s.spec.tables.values()]
+    assert sorted(t.nbytes for t in tables) == [28, 112]
+    rows = [{i: np.array([[0, 6, -1], [-7, 3, 2]], I64)}]
+    against_ort(b, tmp_path, rows)
+
+
 def test_empty_tensors(tmp_path: Path) -> None:
     b = Builder()
     x, none = b.input((3, 4)), b.input((0, 4))
@@ -263,6 +274,7 @@ def test_empty_tensors(tmp_path: Path) -> None:
     b.output(b.op("Concat", none, x, axis=0), b.op("Relu", nothing), b.op("MatMul", nothing, turned))
     compiled = compile(b, tmp_path)
     row = {x: np.arange(12, dtype=np.float32).reshape(3, 4), none: np.zeros((0, 4), np.float32)}
+    assert_c_is_reference(compiled, [row])
     joined, empty, product = run_c(compiled, [row])[0].values()
     np.testing.assert_array_equal(joined, row[x])
     assert empty.shape == (3, 0)

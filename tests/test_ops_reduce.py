@@ -86,8 +86,9 @@ def test_infinities_and_nan_reach_the_result(tmp_path: Path) -> None:
     np.testing.assert_allclose(log, [inf, -inf, nan, nan, np.log(np.exp(3) + np.exp(1))], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "want"), [("Sum", 0), ("Mean", np.nan), ("Prod", 1), ("Max", -np.inf), ("Min", np.inf),
-                                            ("L1", 0), ("L2", 0), ("LogSum", -np.inf), ("LogSumExp", -np.inf)])
+@pytest.mark.parametrize(("name", "want"), [
+    ("Sum", 0), ("Mean", np.nan), ("Prod", 1), ("Max", -np.inf), ("Min", np.inf), ("L1", 0), ("L2", 0),
+    ("LogSum", -np.inf), ("LogSumExp", -np.inf)])
 def test_reduced_over_nothing(name: str, want: float, tmp_path: Path) -> None:
     b = Builder(18)
     x = b.input((2, 0, 3))
@@ -175,7 +176,7 @@ def refused(b: Builder, tmp_path: Path, error: type[Fuse2cError]) -> str:
 
 def test_refusals(tmp_path: Path) -> None:
     b = Builder(17)
-    b.output(b.op("MelWeightMatrix", *(b.const(np.int64(n)) for n in (4000, 65536, 16000)), b.const(np.float32(20)),
+    b.output(b.op("MelWeightMatrix", *(b.const(np.int64(n)) for n in (1000, 65536, 16000)), b.const(np.float32(20)),
                   b.const(np.float32(8000))))
     assert "more than 16777216 weights" in refused(b, tmp_path, UnsupportedOp)
     b = Builder(17)

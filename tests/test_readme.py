@@ -107,6 +107,16 @@ def test_the_call_site_compiles(folder: Path) -> None:
     assert subprocess.run([folder / "firmware"], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("model", ["digits_fp32", "digits_int8"])
+def test_clang_gives_the_same(model: str) -> None:
+    """The README names two families of compilers; `check` builds with gcc, where there is one."""
+    clang = next((name for name in ("clang", "clang-14") if shutil.which(name)), None)
+    if clang is None:
+        pytest.skip("clang is not installed")
+    output = make_docs.run(f"fuse2c check examples/digits/{model}.onnx --samples 2 --cc {clang}")
+    assert "numpy, kernel by kernel" in output
+
+
 def test_the_folder_holds_what_is_listed(folder: Path) -> None:
     command = next(c for c in RUNNABLE if " build " in c)
     make_docs.run(command, folder)

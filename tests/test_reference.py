@@ -19,6 +19,11 @@ EPS = float(np.finfo(np.float32).eps)
 RELATIVE = 8 * EPS          # of the largest element of an output, for one layer of up to a few hundred products
 # Not in onnxruntime: SAME padding with dilations.
 ABSENT = {"conv-same-dilated"}
+# Not right in onnx.reference: SAME_LOWER pools, and averages over windows that ceil_mode lets reach beyond the padding
+# (it divides by the whole kernel; onnxruntime and PyTorch divide by what lies inside the padded input).
+ODD = {"pool-max-same", "pool-average-ceil-include", "pool-average-dilated-ceil-include"}
+# Integers that may be a step apart before any rewriting: float32 sums in another order move a few ties.
+TIES = {"net-": 2, "pool-average-": 2, "qlinear_binary": 8}
 
 
 def pairs(got: list[Sample], want: list[Sample]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -67,8 +72,7 @@ def test_the_model_as_onnxruntime_computes_it(name: str, tmp_path: Path) -> None
     rows = samples(plan, 3)
     error, differing, worst, _ = compared(outputs(plan.source, rows), run_ort(model, rows))
     assert error <= RELATIVE * (4 if "net-" in name else 1)
-    # Float32 sums in another order: in a network of several layers a tie of the first may fall the other way.
-    assert (differing, worst) == (0, 0) or ("net-" in name and worst <= 1 and differing <= 2)
+    assert worst <= 1 and differing <= next((n for key, n in TIES.items() if key in name), 0)
 
 
 @pytest.mark.parametrize("requant", ["fixed", "float"])
@@ -86,11 +90,11 @@ def test_integer_operators_stay_within_a_step(requant: str, tmp_path: Path) -> N
         error, differing, worst, count = compared(outputs(plan.graph, rows), run_ort(model, rows))
         assert error <= 8 * RELATIVE and worst <= 1, name
         total, different = total + count, different + differing
-    assert total > 60_000
-    assert different <= (60 if requant == "fixed" else 40), f"{different} of {total} elements differ"
+    assert total > 50_000
+    assert different <= (9 if requant == "fixed" else 3), f"{different} of {total} elements differ"
 
 
-@pytest.mark.parametrize("name", [n for n in cases.all_layers() if n not in ABSENT])
+@pytest.mark.parametrize("name", [n for n in cases.all_layers() if n not in ABSENT | ODD])
 def test_float_layers_as_onnx_defines_them(name: str, tmp_path: Path) -> None:
     """onnx.reference: a second opinion, written independently of onnxruntime."""
     model = cases.layer(name, FLOAT).model()

@@ -70,6 +70,7 @@ class HostModel:
         record = np.zeros(sum(g.type(t).bytes for t in written) + 1, np.uint8)
         self._call("trace", inputs, record)
         values = {t: np.asarray(a) for t, a in inputs.items()}
+        values |= {t: data for t in g.outputs if (data := g.data(t)) is not None}       # outputs without elements
         at = 0
         for t in written:
             kind = g.type(t)

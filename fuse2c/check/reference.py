@@ -11,7 +11,8 @@ from fuse2c.ops.base import bind
 from fuse2c.plan import Plan, Step
 
 EPS = float(np.finfo(np.float32).eps)
-SUMS = frozenset({"Conv", "ConvTranspose", "Col2Im", "Einsum", "MatMul", "AveragePool", "ReduceMean", "ReduceSum"})
+SUMS = frozenset({"Conv", "ConvTranspose", "Col2Im", "Einsum", "MatMul", "AveragePool", "ReduceMean", "ReduceSum",
+                  "ReduceSumSquare", "ReduceL1", "ReduceLogSum"})
 
 
 def run_node(g: Graph, n: Node, values: dict[str, np.ndarray]) -> None:
@@ -25,6 +26,7 @@ def run_node(g: Graph, n: Node, values: dict[str, np.ndarray]) -> None:
 def run_graph(g: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every tensor of the graph (logical arrays), from its inputs."""
     values = {t: np.asarray(a) for t, a in inputs.items()}
+    values |= {t: data for t in g.outputs if (data := g.data(t)) is not None}       # outputs without elements
     for n in g.nodes:
         run_node(g, n, values)
     return values
@@ -49,8 +51,8 @@ def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], wa
     op = all_ops()[first.op]
     size = np.abs(want).astype(np.float64)
     terms = 16
-    if first.op in SUMS:
-        size = np.maximum(size, np.abs(op.reference(bind(g, first), *inputs)[0]).astype(np.float64))
+    if first.op in SUMS or op.sums is not None:
+        size = np.maximum(size, np.abs((op.sums or op.reference)(bind(g, first), *inputs)[0]).astype(np.float64))
         terms += step.work.macs // max(want.size, 1) if step.work.macs else step.work.alu // max(want.size, 1)
     made = {t for n in step.node.parts for t in n.outputs}
     for n in step.node.parts[1:]:

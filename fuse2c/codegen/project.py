@@ -35,6 +35,11 @@ class Port:
         return str(list(self.type.shape))
 
     @property
+    def room(self) -> str:
+        """Elements of a buffer, as C text: C has no arrays of none."""
+        return f"{self.macro}_COUNT" if self.type.count else "1"
+
+    @property
     def scale(self) -> str:
         """C literal of the scale; empty for a tensor without one scale."""
         quant = self.type.quant

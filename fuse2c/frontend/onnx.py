@@ -23,8 +23,10 @@ from fuse2c.ops.base import Call, Importer, Source
 from fuse2c.ops.movement import Shape
 from fuse2c.options import Options
 
-OPSET_MIN = 7
+OPSET_MIN = 6
 MAX_RANK = 16
+RESULT_LIMIT = 2 ** 26      # elements of an input or a result
+MAX_NODES = 50_000  # that loops and functions may become, over all
 LISTED = 5          # nodes and reasons of one operator in an error
 DOMAINS = (*structure.ONNX_DOMAINS, "ai.onnx.ml", "com.microsoft")
 
@@ -51,6 +53,7 @@ class _Reader(Importer):
         self.proto, self.path, self.options, self.version = model.graph, path, options, version
         self.weights = external.Weights(path.parent)
         self.infer = self._infer
+        self.visited = 0                                        # nodes, those inside loops once a turn
         self.functions = {(f.domain, f.name) for f in model.functions}
         self.unsupported: list[tuple[str, str, str]] = []       # (operator, node, reason)
         self.unknown: set[str] = set()                          # tensors that an unsupported node would write
@@ -89,6 +92,7 @@ class _Reader(Importer):
         for name in self.options.bind:
             self._constant(name, np.asarray(self.options.bind[name]))
         values = [v for v in self.proto.input if v.name not in known]
+        self._check_dims({d.dim_param for v in values for d in v.type.tensor_type.shape.dim if d.dim_param})
         unbound = []
         for value in values:
             t = value.type.tensor_type
@@ -99,16 +103,15 @@ class _Reader(Importer):
             unbound += [f"{value.name}: axis {axis} ({t.shape.dim[axis].dim_param or 'unnamed'})"
                         for axis, size in enumerate(dims) if size is None]
             shape = tuple(size or 0 for size in dims)
-            if prod(shape) > external.ELEMENT_LIMIT or len(shape) > MAX_RANK:
+            if prod(shape) > RESULT_LIMIT or len(shape) > MAX_RANK:
                 raise ShapeError(f"an input has the shape {list(shape[:MAX_RANK])}", tensor=value.name,
-                                 hint=f"up to {external.ELEMENT_LIMIT} elements and {MAX_RANK} axes are supported")
+                                 hint=f"up to {RESULT_LIMIT} elements and {MAX_RANK} axes are supported")
             dtype = _dtype(t.elem_type, value.name)
             known_value = np.zeros(shape, dtype.numpy) if prod(shape) == 0 and None not in dims else None
             self.tensors[value.name] = Tensor(value.name, TensorType(dtype, shape), known_value)
         if unbound:
             raise UnboundDims("dimensions without a value", detail=tuple(unbound),
                               hint="give each with --dim NAME=VALUE; an unnamed one needs an export with static shapes")
-        self._check_dims({d.dim_param for v in values for d in v.type.tensor_type.shape.dim if d.dim_param})
         return tuple(v.name for v in values)
 
     def _dim(self, dim: onnx.TensorShapeProto.Dimension, axis: int) -> int | None:
@@ -130,6 +133,10 @@ class _Reader(Importer):
 
     def _node(self, proto: onnx.NodeProto, name: str, version: int) -> None:
         """Fold, import, expand or note a node as unsupported; `version` is the operator set that it is written for."""
+        self.visited += 1
+        if self.visited > MAX_NODES + len(self.proto.node):
+            raise ModelError(f"loops and functions become more than {MAX_NODES} nodes", node=name, op=proto.op_type,
+                             hint="export the model with fewer or shorter loops")
         try:
             self._refuse_unknown(proto, name, version)
             if any(t in self.unknown for t in proto.input):
@@ -143,6 +150,8 @@ class _Reader(Importer):
                     raise _unsupported_type(self.foreign[t].dtype.name, t)
             inputs = {t: self.type(t) if (data := self.data(t)) is None else data for t in proto.input if t}
             expected = structure.outputs(proto, name, version, inputs)
+            for kind in expected.values():
+                _check_size(kind, name, proto.op_type)
             if not self._expand(proto, name, version):
                 load = onnx_importers().get(proto.op_type)
                 if load is None:
@@ -252,9 +261,7 @@ class _Reader(Importer):
             raise InternalError("an importer made an unknown operator", op=c.node.op)
         types = op.infer(c)
         for t in types:
-            if min(t.shape, default=0) < 0 or t.count > external.ELEMENT_LIMIT or len(t.shape) > MAX_RANK:
-                raise ShapeError(f"the result has the shape {list(t.shape[:MAX_RANK])}", node=c.node.name, op=c.node.op,
-                                 hint=f"up to {external.ELEMENT_LIMIT} elements and {MAX_RANK} axes are supported")
+            _check_size(t, c.node.name, c.node.op)
             if all(self.data(name) is not None for name in c.node.inputs if name):      # computed later, not run
                 self.evaluator.spend(t.count, c.node.name, c.node.op)
         return types
@@ -285,6 +292,13 @@ class _Reader(Importer):
             wanted = wanted | set(node.inputs) if wanted & set(node.outputs) else wanted
         error.constants = tuple(sorted(wanted & {v.name for v in self.proto.input}))
         return error
+
+
+def _check_size(t: TensorType, node: str, op: str) -> None:
+    """Refuse a result that is too large for generated code, before anything of its size is made here."""
+    if min(t.shape, default=0) < 0 or t.count > RESULT_LIMIT or len(t.shape) > MAX_RANK:
+        raise ShapeError(f"the result has the shape {list(t.shape[:MAX_RANK])}", node=node, op=op,
+                         hint=f"up to {RESULT_LIMIT} elements and {MAX_RANK} axes are supported")
 
 
 def _dtype(elem_type: int, tensor: str) -> DType:

@@ -158,5 +158,6 @@ def _attribute_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 def first_line(e: Exception) -> str:
     """The part of a library's message that fits into one line."""
     text = " ".join(str(e).split("\n\n")[0].split())
+    text = re.sub(r"^Inference error\(s\): \(.*?\): ", "", text)
     text = re.sub(r"^\[\w+\] ", "", text)
     return text if len(text) <= 200 else f"{text[:197]}..."

@@ -71,7 +71,8 @@ def dequantise_after(g: Graph, m: Match) -> Rewrite | str:
     dq, mover = m["dq"], m["mover"]
     if mover.op in ("Concat", "Clip"):
         return "it has several inputs, or bounds that are no stored values"
-    if not per_tensor(g, dq) or g.data(dq.inputs[0]) is not None:
+    if not per_tensor(g, dq) or (g.data(dq.inputs[0]) is not None and all(
+            g.data(t) is not None for t in mover.inputs[1:])):      # a table that is indexed at run time stays as it is
         return "a constant, or a scale that is not per tensor"
     t = g.type(dq.inputs[0])
     if t.dtype not in (DType.I8, DType.U8) or not as_stated(g, dq):

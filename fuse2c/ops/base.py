@@ -192,9 +192,9 @@ class Importer:
         x = tuple(self.tensors[t].type if t else None for t in node.inputs)
         call = Call(node, x, (), tuple(self.data(t) for t in node.inputs))
         types = self.infer(call)
-        empty = all(t.count == 0 for t in types)
-        for name, t in zip(node.outputs, types, strict=True):
-            self.tensors[name] = Tensor(name, t, np.zeros(t.shape, t.dtype.numpy) if empty else None)
+        empty = all(y.count == 0 for y in types)
+        for name, y in zip(node.outputs, types, strict=True):
+            self.tensors[name] = Tensor(name, y, np.zeros(y.shape, y.dtype.numpy) if empty else None)
         if not empty:
             self.nodes.append(node)
 
@@ -250,6 +250,7 @@ class Op:
     half: bool = False              # its kernels take 16-bit floats as they are
     moves: bool = False             # only moves elements: commutes with quantisation
     anchor: bool = False            # its kernels finish each element in a function that can take an epilogue
+    sums: Callable[..., list[np.ndarray]] | None = None   # (call, *|inputs|) -> what each element's sums can reach, for check
     docs: str = ""                  # what is not supported, for docs/OPERATORS.md
 
 

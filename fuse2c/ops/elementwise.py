@@ -49,6 +49,9 @@ def row(c: Call) -> Row:
 
 def from_onnx(src: Source) -> None:
     """Any operator of the two tables; Max, Min and their like take any number of operands."""
+    if src.opset < 7 and src.attrs.get("broadcast") and "axis" in src.attrs:
+        raise src.refuse("broadcasting along an axis, as before opset 7", attr="axis",
+                         hint="onnx.version_converter can convert the model")
     attrs = Attrs(numbers(src, (UNARY.get(src.op) or BINARY[src.op]).attrs))
     if src.op in UNARY or len(src.inputs) == 2:
         src.node(src.op, attrs)

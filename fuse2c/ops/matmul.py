@@ -128,7 +128,9 @@ def integer(c: Call) -> str:
     if not a.quant.per_tensor or not y.quant.per_tensor:
         return "activations must have one scale"
     column = 0 if c.attrs.trans_b else len(b.shape) - 1
-    return "" if b.quant.per_tensor or b.quant.axis == column else "weight scales must be per column"
+    # A vector on the right has no columns: its scales lie along the sum.
+    columns = len(b.shape) > 1 and b.quant.axis == column
+    return "" if b.quant.per_tensor or columns else "weight scales must be per column"
 
 
 def constant_matrix(c: Call) -> str:

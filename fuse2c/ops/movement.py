@@ -7,7 +7,6 @@ operators become these in shapes.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
 from math import prod
 
 import numpy as np

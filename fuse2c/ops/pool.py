@@ -40,6 +40,9 @@ def from_onnx(src: Source) -> None:
         raise src.refuse(f"{len(kernel)}-D pooling of a tensor of shape {x.shape}")
     attrs = Attrs(_window.from_attrs(src, x.shape[2:], kernel), bool(src.attrs.get("count_include_pad", 0)),
                   float(src.attrs.get("p", 2)), bool(src.attrs.get("storage_order", 0)))
+    if src.op != "LpPool" and any(_inside(attrs.window, x.shape[2:], i).sum(axis=1).min(initial=1) == 0
+                                  for i in range(len(kernel))):
+        raise src.refuse("a window lies in the padding alone", attr="pads", hint="pads must be smaller than the kernel")
     if len(src.outputs) > 1 and src.outputs[1]:
         values = src.outputs[0] or src.graph.temporary(f"{src.outputs[1]}.values")
         src.node("MaxPoolIndices", attrs, outputs=(values, src.outputs[1]))
@@ -123,17 +126,16 @@ def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
 
 def counts(c: Call) -> list[np.ndarray]:
     """How many elements each output averages along each axis: a product of these is the divisor."""
-    window, x, out = c.attrs.window, c.type(0), c.y[0].shape[2:]
-    per_axis, rank = [], len(out)
-    for i, o in enumerate(out):
-        n = x.shape[2 + i]
-        start = np.arange(o) * window.strides[i] - window.pads[i]
-        taps = start[:, None] + np.arange(window.kernel[i]) * window.dilations[i]
-        inside = (taps >= 0) & (taps < n)
-        if c.attrs.count_include_pad:
-            inside = (taps >= -window.pads[i]) & (taps < n + window.pads[rank + i])
-        per_axis.append(inside.sum(axis=1))
-    return per_axis
+    size = c.type(0).shape[2:]
+    return [_inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
+
+
+def _inside(window: Window, size: tuple[int, ...], axis: int, padded: bool = False) -> np.ndarray:
+    """Whether each element of each window along an axis lies in the input (or else in its padding), [out, kernel]."""
+    begin, end = (window.pads[axis], window.pads[len(size) + axis]) if padded else (0, 0)
+    start = np.arange(window.out(size)[axis]) * window.strides[axis] - window.pads[axis]
+    at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+    return (at >= -begin) & (at < size[axis] + end)
 
 
 def divisors(c: Call) -> np.ndarray:
@@ -203,7 +205,13 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), _window.constants(c, c.attrs.window)
     store = Store("acc", "", _tile.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=_window.row_window(c), flags={"least": least_value(x.dtype), "store": store})
+                window=_window.row_window(c),
+                flags={"least": least_value(x.dtype), "less": less(x.dtype), "store": store})
+
+
+def less(dtype: DType) -> str:
+    """C text of whether v takes the place of acc as the maximum: the first NaN does and stays, as in the reference."""
+    return "((acc < v) || ((v != v) && (acc == acc)))" if dtype.is_float else "(acc < v)"
 
 
 def least_value(dtype: DType) -> str:
@@ -250,11 +258,11 @@ def max_volume(c: Call) -> Spec:
     """Maximum, with indices if there is a second output."""
     least = least_value(c.type(0).dtype)
     if len(c.y) < 2:
-        return volume_spec(c, "(acc < v) ? v : acc", least)
+        return volume_spec(c, f"{less(c.type(0).dtype)} ? v : acc", least)
     index = "(((id * IN_H) + ih) * IN_W) + iw"
     if c.attrs.column_major:
         index = "(((iw * IN_H) + ih) * IN_D) + id"
-    return volume_spec(c, "", least, index=index)
+    return volume_spec(c, "", least, index=index, less=less(c.type(0).dtype))
 
 
 def average_volume(c: Call, integer: bool) -> Spec:
@@ -311,8 +319,8 @@ def global_spec(c: Call, integer: bool) -> Spec:
     # One output pixel: an element's index is its channel's offset.
     at = _tile.index("", "c", c.y[0].strides[1]).removeprefix(" + ")
     return replace(s, scratch=4 * c.y[0].count, keeps=True, rows=height, over_input=True, window=RowWindow(),
-                   flags=s.flags | {"scratch_ctype": s.acc or COMPUTE[c.y[0].dtype],
-                                    "store": replace(s.flags["store"], at=at)})
+                   flags={**s.flags, "scratch_ctype": s.acc or COMPUTE[c.y[0].dtype],
+                          "store": replace(s.flags["store"], at=at)})
 
 
 OPS = (

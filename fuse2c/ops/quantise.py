@@ -66,7 +66,8 @@ def _blocked(src: Source, given: tuple[int, ...], shape: tuple[int, ...], axis: 
              ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(shape of the scales, shape of x) with the blocks of an axis apart; without blocks, plain broadcasting."""
     if not block:
-        if len(given) > len(shape) or any(n not in (1, size) for n, size in zip(given[::-1], shape[::-1], strict=False)):
+        fits = all(n in (1, size) for n, size in zip(given[::-1], shape[::-1], strict=False))
+        if len(given) > len(shape) or not fits:
             raise src.refuse(f"scales of shape {list(given)} for a tensor of shape {list(shape)}")
         return given, ()
     if not -len(shape) <= axis < len(shape):

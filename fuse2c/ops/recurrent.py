@@ -152,6 +152,14 @@ def _step(c: Call, inputs: Mapping[str, Any], d: int, x: np.ndarray, h: np.ndarr
     return o * act(2, cell, limit=False), cell
 
 
+def sums(c: Call, x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None,
+         lens: np.ndarray | None = None, h0: np.ndarray | None = None, *rest: np.ndarray | None) -> list[np.ndarray]:
+    """The longest sum of any gate, with a state of at most 1 or its start; errors of all steps add up in the state."""
+    state = 1.0 if h0 is None else max(1.0, float(h0.max(initial=0)))
+    most = w.sum(axis=-1).max() * x.max(initial=0) + r.sum(axis=-1).max() * state + (0 if b is None else b.max())
+    return [np.full(c.y[0].shape, (1.0 + most) * sizes(c)[0])]
+
+
 def work(c: Call) -> Work:
     """Two matrix products a step, and the activations."""
     steps, batch = sizes(c)
@@ -231,4 +239,4 @@ def when(c: Call) -> str:
 
 
 OPS = tuple(Op(name=name, onnx={name: from_onnx}, ports=PORTS, infer=infer, reference=reference, work=work,
-               kernels=(Kernel(name.lower(), spec, when=when),)) for name in GATES)
+               sums=sums, kernels=(Kernel(name.lower(), spec, when=when),)) for name in GATES)

@@ -48,6 +48,13 @@ def _sum(x: np.ndarray, **where: Any) -> np.ndarray:
     return np.asarray(np.sum(x, dtype=x.dtype, **where))
 
 
+def _mean(x: np.ndarray, **where: Any) -> np.ndarray:
+    if x.dtype.kind == "f":
+        return np.asarray(np.mean(x, dtype=x.dtype, **where))
+    count = np.asarray(prod(x.shape[a] for a in where["axis"]), x.dtype)
+    return np.asarray(_scalars.BINARY["Div"].numpy((), _sum(x, **where), count))
+
+
 def _log_sum_exp(x: np.ndarray, **where: Any) -> np.ndarray:
     top = np.clip(np.max(x, axis=where["axis"], keepdims=True), np.finfo(x.dtype).min, np.finfo(x.dtype).max)
     return np.asarray(np.log(np.sum(np.exp(x - top), **where)) + top)
@@ -56,8 +63,7 @@ def _log_sum_exp(x: np.ndarray, **where: Any) -> np.ndarray:
 _POWER, _SIZE = "acc + (v * v)", "acc + (({S}v < 0) ? (0 - v) : v)"
 ROWS = {
     "ReduceSum": Row(_sum, 0.0, "acc + v", "acc + v"),
-    "ReduceMean": Row(lambda x, **where: np.mean(x, dtype=x.dtype, **where), 0.0, "acc + v", "acc + v",
-                      "(acc / ({F})COUNT)", "({a} / COUNT)"),
+    "ReduceMean": Row(_mean, 0.0, "acc + v", "acc + v", "(acc / ({F})COUNT)", "({a} / COUNT)"),
     "ReduceProd": Row(lambda x, **where: np.prod(x, dtype=x.dtype, **where), 1.0, "acc * v", "acc * v"),
     "ReduceMax": Row(np.max, -np.inf, "f2c_max_nan{s}(acc, v)", "(acc < v) ? v : acc"),
     "ReduceMin": Row(np.min, np.inf, "f2c_min_nan{s}(acc, v)", "(acc > v) ? v : acc"),
@@ -77,9 +83,8 @@ def from_onnx(src: Source) -> None:
     x = src.graph.type(src.inputs[0])
     rank = len(x.shape)
     given = src.setting("axes", 1)
-    none = given is not None and len(given) == 0
-    axes = tuple(sorted({int(a) % rank for a in given})) if given else () if none and src.attrs.get(
-        "noop_with_empty_axes", 0) else tuple(range(rank))
+    every = () if src.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank))
+    axes = tuple(sorted({int(a) % rank for a in given})) if given else every
     kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     drop = src.attrs.get("keepdims", 1) != 1
     target = src.graph.temporary(f"{src.outputs[0]}.kept") if drop else src.outputs[0]

@@ -5,7 +5,7 @@ y[k] = sum over n of window[n] * x[n] * e^(-+ 2 pi i k n / N). The sines and cos
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -111,6 +111,15 @@ def reference(c: Call, x: np.ndarray, window: np.ndarray | None = None) -> list[
     return [np.stack(parts, axis=-1).astype(x.dtype)]
 
 
+def sums(c: Call, x: np.ndarray, window: np.ndarray | None = None) -> list[np.ndarray]:
+    """Each bin adds up everything in its frame."""
+    flat = replace(c.attrs, length=1, inverse=False)
+    both = np.abs(x).sum(axis=-1, keepdims=True)
+    call = replace(c, node=replace(c.node, attrs=flat), x=(replace(c.type(0), shape=both.shape), *c.x[1:]))
+    real = reference(call, both, window)[0][..., :1]
+    return [np.broadcast_to(real, c.y[0].shape)]
+
+
 def spec(c: Call) -> Spec:
     """Sizes, and one period of the cosine and of the sine with its sign."""
     x, a = c.type(0), c.attrs
@@ -139,5 +148,5 @@ def when(c: Call) -> str:
 
 
 OPS = (Op(name="DFT", onnx={"DFT": from_dft, "STFT": from_stft}, ports=("x", "w"), infer=infer, reference=reference,
-          work=work, kernels=(Kernel("dft", spec, when=when),)),)
+          work=work, sums=sums, kernels=(Kernel("dft", spec, when=when),)),)
 IMPORTS = {"MelWeightMatrix": from_mel}

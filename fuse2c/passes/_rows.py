@@ -46,6 +46,7 @@ class RowStep:
     writes: str                 # root of its output
     out_rows: int               # rows of the output as they lie in memory; 1: written as a whole
     splits: bool                # may be interleaved with other steps row by row
+    also: tuple[str, ...] = ()  # roots of further outputs, each written as a whole
 
 
 def row_step(plan: Plan, step: Step) -> RowStep:
@@ -70,7 +71,7 @@ def row_step(plan: Plan, step: Step) -> RowStep:
         else:
             spans = tuple([0] * rows), tuple([WHOLE] * rows)
         readers.append(Reader(plan.root(t), *spans))
-    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits)
+    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, tuple(map(plan.root, step.node.outputs[1:])))
 
 
 def _tail(step: Step) -> set[str]:
@@ -171,6 +172,9 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
             fresh = life.born[target] < 0
             life.born[target] = np.where(fresh, time, life.born[target])
             life.dies[target] = np.maximum(life.dies[target], time)
+        for life in (found[t] for t in step.also if t in found):
+            life.born = np.where(life.born < 0, time, life.born)
+            life.dies = np.maximum(life.dies, time)
     for life in found.values():
         life.born = np.where(life.born < 0, 0, life.born)
         life.dies = np.where(life.dies < 0, end - 1, np.maximum(life.dies, life.born))

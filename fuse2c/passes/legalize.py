@@ -50,7 +50,8 @@ def _stored_outputs(g: Graph) -> Graph:
                                 hint="quantise the model, or use --io model")
             stored = dq.inputs[0]
             if stored in g.outputs or stored in g.inputs or g.data(stored) is not None:
-                raise PlanError("--io int8: two outputs share one stored tensor", tensor=name)
+                raise PlanError("--io int8: the stored output is an input, a constant, or another output", tensor=name,
+                                hint="use --io model")
             t = g.type(stored)
             g = replace(g, nodes=tuple(n for n in g.nodes if n is not dq)).rename({stored: name}).retype({name: t})
     return g

@@ -83,7 +83,8 @@ def units(plan: Plan) -> list[Unit]:
 def lifetimes(plan: Plan) -> list[Life]:
     """Every buffer of the arena."""
     steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
-    tensors = sorted({t for s in steps for t in (s.writes, *(r.tensor for r in s.readers))} - _caller_owned(plan))
+    used = {t for s in steps for t in (s.writes, *s.also, *(r.tensor for r in s.readers))}
+    tensors = sorted(used - _caller_owned(plan))
     found = list(_rows.lives(plan, steps, order, tensors).values())
     for life in found:
         life.ring = plan.rings.get(life.name, 0)
