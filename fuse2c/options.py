@@ -8,15 +8,16 @@ import numpy as np
 
 from fuse2c.errors import PlanError
 
-CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"), "optimize": ("cycles", "ram")}
+CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
+           "optimize": ("cycles", "ram")}
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of `build`, `check` and `bench`; the defaults are the command line's.
 
-    dims: values for symbolic dimensions. bind: inputs that become constants. ram, flash: limits in bytes instead of the target's. name: C prefix,
-    default from the file name.
+    dims: values for symbolic dimensions. bind: inputs that become constants. ram, flash: limits in bytes instead of
+    the target's. name: C prefix, default from the file name.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)

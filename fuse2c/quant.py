@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from fuse2c.errors import ModelError
 
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
+Number = Any      # an array or a numpy scalar
 EXACT_FLOAT = 2 ** 24   # integers up to here are exact in float32
 SUM_BITS = 21           # multipliers of a two-term sum: 255 * 2**21 * 2 terms stay inside int32
 SUM_SHIFT_MAX = 28
@@ -200,7 +202,7 @@ def _sum_constants(r: SumRequant) -> tuple[int, int, int, int]:
     return best
 
 
-def quantise(real: np.ndarray, scale: np.ndarray, zero: np.ndarray, low: int, high: int) -> np.ndarray:
+def quantise(real: Number, scale: Number, zero: Number, low: int, high: int) -> np.ndarray:
     """QuantizeLinear of float32 as ONNX defines it: x / scale, half to even, then the zero point; int64.
 
     NaN, which ONNX leaves undefined, becomes the least value.

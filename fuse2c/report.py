@@ -13,7 +13,6 @@ from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
 from fuse2c.fusion import folds, quantise, rules
-from fuse2c.names import identifier
 from fuse2c.ops import all_ops, onnx_importers
 from fuse2c.passes import place
 from fuse2c.plan import Plan

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import Builder, compile, outputs, run_c, run_ort
+from graphs import Builder, assert_c_is_reference, compile, outputs, run_c, run_ort, samples
 
+from fuse2c.check.reference import float_tolerance, run_graph
 from fuse2c.errors import UnsupportedOp
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -114,6 +115,17 @@ def test_lengths_beyond_the_sequence_are_limited(tmp_path: Path) -> None:
     wild, tame = ({**row, lens: np.array(value, np.int32)} for value in ((99, -5), (4, 0)))
     for t, value in run_c(compiled, [wild])[0].items():
         np.testing.assert_array_equal(value, run_c(compiled, [tame])[0][t])
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_checks_allow_rounding_and_no_more(op: str, tmp_path: Path) -> None:
+    compiled = compile(Layer(op, start=False).build()[0].model(check_model=False), tmp_path)
+    row = samples(compiled.plan)[0]
+    assert_c_is_reference(compiled, [row])
+    step = compiled.plan.steps[0]
+    values = run_graph(compiled.plan.graph, row)
+    want = values[step.node.outputs[0]]
+    assert float(float_tolerance(compiled.plan, step, values, want).max()) < 2e-3 * float(np.abs(want).max())
 
 
 @pytest.mark.parametrize(("attrs", "reason"), [

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import Builder, compile, outputs, run_c, run_ort
+from graphs import Builder, assert_c_is_reference, compile, outputs, run_c, run_ort
 from onnx.reference import ReferenceEvaluator
 
 from fuse2c.errors import Fuse2cError, ShapeError, UnsupportedOp
@@ -166,6 +166,12 @@ def test_short_time_transform(window: str | None, tmp_path: Path) -> None:
     got = run(b, [row], tmp_path)[0]
     for t, want in run_ort(b.model(), [row])[0].items():
         compare(got[t], want)
+
+
+def test_checks_allow_rounding_in_transforms(tmp_path: Path) -> None:
+    b = Builder(17)
+    b.output(b.op("STFT", b.input((2, 95, 1)), b.const(np.int64(3)), "", b.const(np.int64(70))))
+    assert_c_is_reference(compile(b, tmp_path))
 
 
 def refused(b: Builder, tmp_path: Path, error: type[Fuse2cError]) -> str:

@@ -88,7 +88,7 @@ def test_fixed_is_its_formula(scale: float, zero: int, acc: list[int]) -> None:
 def test_shift_leaves_the_greatest_multiplier_below_two_to_the_31() -> None:
     for scale in (1.0 - 2.0 ** -33, 1.0, 2.0 ** -20, 0.75, 1e9, 1e-30):
         r = Requant("fixed", (scale, scale / 3), (scale, scale / 3), 0, -128, 127)
-        assert 0 <= r.multipliers.min() and r.multipliers.max() <= 2 ** 31 - 1
+        assert r.multipliers.min() >= 0 and r.multipliers.max() <= 2 ** 31 - 1
         assert r.shift in (1, quant.SHIFT_MAX) or r.multipliers.max() >= 2 ** 30 - 1
 
 

@@ -18,7 +18,7 @@ FILTERS = {"indent", "join", "replace"}
 # The share of control lines, plus three: every kernel needs its include and one loop, however short it is. Kernels and
 # model files read as C with holes. Parts are what several of them share: a list of lanes, of calls, is all loop, so
 # that the templates that include it are not; they may be half control lines, since what is left is looked at alone.
-SHARE = {"parts": 0.5, "": 0.25}
+SHARE = {"parts": 0.5, "host": 0.4, "": 0.25}
 GRACE = 3
 
 

@@ -10,12 +10,11 @@ import numpy as np
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
+from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Scalar, bind
-from fuse2c.ops._scalars import literal
 from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Step
-
 
 HALF = {DType.F16: "f16", DType.BF16: "bf16"}
 

@@ -36,6 +36,16 @@ class Part:
     order: tuple[str, ...] = ()         # lines of the table
     length: int = 0
 
+    @property
+    def steps(self) -> int:
+        """How many kernels take turns."""
+        return len(self.calls)
+
+    @property
+    def ctype(self) -> str:
+        """C type of a turn."""
+        return "uint8_t" if len(self.calls) <= 256 else "uint16_t"
+
 
 class Caller:
     """Prints calls of the kernels of one plan."""

@@ -12,7 +12,7 @@ from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import all_ops
 from fuse2c.ops.base import bind
-from fuse2c.ops.movement import Pads, Permutation, Shape, fill
+from fuse2c.ops.movement import Permutation, Shape, fill
 
 CHANNEL_AXIS = {"Conv": 1, "MatMul": -1}       # of the output
 

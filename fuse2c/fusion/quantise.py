@@ -54,7 +54,9 @@ def quantise_before(g: Graph, m: Match) -> Rewrite | str:
     t = g.type(q.outputs[0])
     if not per_tensor(g, q) or t.quant is None:
         return "the scale is not one constant for the tensor"
-    new, tensors, inputs = [], [], []
+    new: list[Node] = []
+    tensors: list[Tensor] = []
+    inputs: list[str] = []
     movers = mover.inputs if mover.op == "Concat" else mover.inputs[:1]
     for x in movers:
         stored = Tensor(g.fresh(f"{x}.q.{mover.name}.{len(new)}"), replace(t, shape=g.type(x).shape))

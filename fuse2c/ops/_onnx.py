@@ -32,8 +32,8 @@ def attrs(op: str, opset: int, values: Mapping[str, Any]) -> Attrs:
 @lru_cache(maxsize=512)
 def _evaluator(a: Attrs, inputs: tuple[bool, ...], outputs: int) -> ReferenceEvaluator:
     names = [f"x{i}" if there else "" for i, there in enumerate(inputs)]
-    node = helper.make_node(a.op, names, [f"y{i}" for i in range(outputs)],
-                            **{k: list(v) if isinstance(v, tuple) else v for k, v in a.pairs})
+    values: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in a.pairs}
+    node = helper.make_node(a.op, names, [f"y{i}" for i in range(outputs)], **values)
     graph = helper.make_graph([node], "one", [helper.make_empty_tensor_value_info(n) for n in names if n],
                               [helper.make_empty_tensor_value_info(f"y{i}") for i in range(outputs)])
     return ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", a.opset)]))

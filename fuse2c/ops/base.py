@@ -250,7 +250,7 @@ class Op:
     half: bool = False              # its kernels take 16-bit floats as they are
     moves: bool = False             # only moves elements: commutes with quantisation
     anchor: bool = False            # its kernels finish each element in a function that can take an epilogue
-    sums: Callable[..., list[np.ndarray]] | None = None   # (call, *|inputs|) -> what each element's sums can reach, for check
+    sums: Callable[..., list[np.ndarray]] | None = None     # (call, *|inputs|) -> what sums can reach, for checks
     docs: str = ""                  # what is not supported, for docs/OPERATORS.md
 
 

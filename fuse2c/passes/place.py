@@ -116,7 +116,7 @@ def forbidden(a: Life, b: Life) -> tuple[int, int] | None:
     """
     if not _meet(a.spans, b.spans):
         return None
-    if a.ring or b.ring or len(a.born) == 1 and len(b.born) == 1:
+    if a.ring or b.ring or (len(a.born) == 1 and len(b.born) == 1):
         return (-b.size, a.size)
     together = (a.born[:, None] <= b.dies[None, :]) & (b.born[None, :] <= a.dies[:, None])
     i, j = np.nonzero(together)
@@ -150,7 +150,7 @@ def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: dict[tuple[in
                 blocked.append((at + low, at + high))
         offset = 0
         for low, high in sorted(blocked):
-            if low < offset < high or low < offset and offset < high:
+            if low < offset < high or (low < offset and offset < high):
                 offset = -(-high // ALIGN) * ALIGN
         # An interval that starts later may still cover the place: repeat until none does.
         while any(low < offset < high for low, high in blocked):

@@ -66,7 +66,7 @@ def best_partition(plan: Plan, steps: list[RowStep]) -> list[range]:
     places = cuts(plan, steps)
     best: list[tuple[tuple[int, int], list[range]]] = [((0, 0), [])]
     for j in range(1, len(places)):
-        options = []
+        options: list[tuple[tuple[int, int], list[range]]] = []
         for i in range(j - 1, -1, -1):
             group = range(places[i], places[j])
             streams = all(steps[k].splits for k in group)

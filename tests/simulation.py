@@ -1,0 +1,150 @@
+"""A plan, run on a byte arena that knows who wrote each byte: independent of the passes that placed the buffers.
+
+Which rows of an operand an output row needs is found by changing them and looking at the result, not from the plan.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from graphs import Sample
+
+from fuse2c.check.reference import run_graph, run_step
+from fuse2c.ir.types import TensorType
+from fuse2c.plan import Plan, Step
+
+Span = tuple[int, int]      # logical bytes first..end-1 of a tensor
+
+
+def rows_of(t: TensorType) -> int:
+    """Rows of a tensor as it lies in memory: its parts along the outermost axis."""
+    return t.shape[t.memory_axes[0]] if t.memory_axes else 1
+
+
+def row_of(values: np.ndarray, t: TensorType, row: int) -> np.ndarray:
+    """A view of one row."""
+    return np.take(values, [row], axis=t.memory_axes[0]) if t.memory_axes else values
+
+
+def fine(plan: Plan, step: Step) -> bool:
+    """Whether the kernel computes one row of its output after the other."""
+    y, spec = plan.graph.type(step.node.outputs[0]), step.spec
+    return spec.by_rows and spec.images == 1 and not spec.over_input and rows_of(y) == spec.rows > 1
+
+
+def dependence(plan: Plan, step: Step, operand: str, values: Sample) -> np.ndarray:
+    """[rows of y, rows of the operand]: whether changing one changes the other."""
+    t, y = plan.graph.type(operand), plan.graph.type(step.node.outputs[0])
+    found = np.zeros((rows_of(y), rows_of(t)), np.bool_)
+    want = values[step.node.outputs[0]]
+    rng = np.random.default_rng(0)
+    for row in range(rows_of(t)):
+        for change in ("high", "low", "random"):
+            other = values[operand].copy()
+            at = [slice(None)] * other.ndim
+            if t.memory_axes:
+                at[t.memory_axes[0]] = slice(row, row + 1)
+            part = other[tuple(at)]
+            if t.dtype.is_float:
+                part[...] = {"high": 1e3, "low": -1e3}.get(change, 0.0) + rng.standard_normal(part.shape)
+            else:
+                low, high = t.dtype.range
+                part[...] = {"high": high, "low": low}.get(change, 0)
+                if change == "random":
+                    part[...] = rng.integers(low, high, part.shape, endpoint=True)
+            got = run_step(plan, step, {**values, operand: other})
+            for i in range(rows_of(y)):
+                found[i, row] |= not np.array_equal(row_of(got, y, i), row_of(want, y, i))
+    return found
+
+
+@dataclass
+class Arena:
+    """Who wrote each byte of the arena: a tensor (or scratch) and which byte of it."""
+
+    plan: Plan
+    writer: np.ndarray = field(init=False)
+    byte: np.ndarray = field(init=False)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.writer = np.full(self.plan.arena_bytes, -1)
+        self.byte = np.zeros(self.plan.arena_bytes, np.int64)
+        self.places = {p.name: p for p in self.plan.places}
+        self.made = {t for s in self.plan.steps for t in s.node.outputs}
+
+    def author(self, t: str) -> str:
+        """The tensor that a step wrote and that `t` is a view of."""
+        while t not in self.made and t in self.plan.views:
+            t = self.plan.views[t]
+        return t
+
+    def addresses(self, owner: str, span: Span) -> np.ndarray:
+        """Where the bytes of a buffer lie; a ring keeps its last rows only."""
+        place, logical = self.places[owner], np.arange(*span)
+        ring = self.plan.rings.get(owner)
+        if ring:
+            t = self.plan.graph.type(owner)
+            row = t.bytes // rows_of(t)
+            assert place.size == ring * row
+            return np.asarray(place.offset + logical // row % ring * row + logical % row)
+        assert span[1] <= place.size
+        return np.asarray(place.offset + logical)
+
+    def write(self, name: str, owner: str, span: Span) -> None:
+        """Take over the bytes of a buffer."""
+        at = self.addresses(owner, span)
+        assert at.min(initial=0) >= 0 and at.max(initial=0) < len(self.writer)
+        self.writer[at] = self.names.setdefault(name, len(self.names))
+        self.byte[at] = np.arange(*span)
+
+    def intact(self, name: str, owner: str, span: Span) -> bool:
+        """Whether the bytes are still what `name` wrote."""
+        at = self.addresses(owner, span)
+        return bool((self.writer[at] == self.names.get(name, -2)).all() and (self.byte[at] == np.arange(*span)).all())
+
+
+def simulate(plan: Plan, row: Sample) -> None:
+    """Run all calls; AssertionError where an operand is gone when it is read, or would be overwritten while it is."""
+    values, arena = run_graph(plan.graph, row), Arena(plan)
+    needs = {(i, t): dependence(plan, s, t, values) for i, s in enumerate(plan.steps)
+             for t in s.node.inputs if t and plan.graph.data(t) is None and plan.root(t) in arena.places}
+    done = dict.fromkeys(range(len(plan.steps)), 0)
+    for call in plan.calls:
+        step = plan.steps[call.step]
+        assert done[call.step] == call.first < call.end <= step.spec.rows, f"{step.function}: rows out of turn"
+        units = range(call.first, call.end) if fine(plan, step) else [None]
+        for unit in units:
+            _unit(plan, arena, step, unit, {t: n for (i, t), n in needs.items() if i == call.step},
+                  done[call.step] > 0)
+        done[call.step] = call.end
+    assert all(done[i] == s.spec.rows for i, s in enumerate(plan.steps))
+    for t in plan.graph.outputs:
+        assert plan.root(t) not in arena.places, f"{t} is not the caller's"
+
+
+def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[str, np.ndarray], later: bool) -> None:
+    """One row of a step, or all of it."""
+    y = step.node.outputs[0]
+    reads: list[tuple[str, str, Span]] = []
+    for t, need in needs.items():
+        size = plan.graph.type(t).bytes // need.shape[1]
+        wanted = need.any(axis=0) if unit is None else need[unit]
+        reads += [(arena.author(t), plan.root(t), (i * size, (i + 1) * size)) for i in np.nonzero(wanted)[0]]
+    for name, owner, span in reads:
+        assert arena.intact(name, owner, span), f"{step.function}: bytes {span} of {name} are gone"
+    scratch = f"{step.function} scratch"
+    if step.spec.scratch:
+        whole = (0, step.spec.scratch)
+        assert not (step.spec.keeps and later) or arena.intact(scratch, scratch, whole), f"{scratch} was overwritten"
+        arena.write(scratch, scratch, whole)
+    if plan.root(y) in arena.places:
+        size = plan.graph.type(y).bytes
+        part = size // rows_of(plan.graph.type(y)) if unit is not None else size
+        first = 0 if unit is None else unit * part
+        arena.write(y, plan.root(y), (first, first + part))
+    if step.spec.scratch:
+        assert arena.intact(scratch, scratch, (0, step.spec.scratch)), f"{step.function}: the result lies in its scratch"
+    for name, owner, span in reads:
+        if owner != plan.root(y):       # else in place: each element is read before it is written
+            assert arena.intact(name, owner, span), f"{step.function}: {name} is overwritten while it is read"
