@@ -113,35 +113,38 @@ def simulate(plan: Plan, row: Sample) -> None:
     for call in plan.calls:
         step = plan.steps[call.step]
         assert done[call.step] == call.first < call.end <= step.spec.rows, f"{step.function}: rows out of turn"
-        units = range(call.first, call.end) if fine(plan, step) else [None]
+        units = range(call.first, call.end) if fine(plan, step) or step.spec.over_input else [None]
         for unit in units:
-            _unit(plan, arena, step, unit, {t: n for (i, t), n in needs.items() if i == call.step},
-                  done[call.step] > 0)
+            _unit(plan, arena, step, unit, {t: n for (i, t), n in needs.items() if i == call.step})
         done[call.step] = call.end
     assert all(done[i] == s.spec.rows for i, s in enumerate(plan.steps))
     for t in plan.graph.outputs:
         assert plan.root(t) not in arena.places, f"{t} is not the caller's"
 
 
-def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[str, np.ndarray], later: bool) -> None:
+def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[str, np.ndarray]) -> None:
     """One row of a step, or all of it."""
     y = step.node.outputs[0]
     reads: list[tuple[str, str, Span]] = []
     for t, need in needs.items():
         size = plan.graph.type(t).bytes // need.shape[1]
-        wanted = need.any(axis=0) if unit is None else need[unit]
+        if step.spec.over_input:
+            wanted = np.arange(need.shape[1]) == unit       # a sum over the input's rows, one after the other
+        else:
+            wanted = need.any(axis=0) if unit is None else need[unit]
         reads += [(arena.author(t), plan.root(t), (i * size, (i + 1) * size)) for i in np.nonzero(wanted)[0]]
     for name, owner, span in reads:
         assert arena.intact(name, owner, span), f"{step.function}: bytes {span} of {name} are gone"
     scratch = f"{step.function} scratch"
     if step.spec.scratch:
         whole = (0, step.spec.scratch)
-        assert not (step.spec.keeps and later) or arena.intact(scratch, scratch, whole), f"{scratch} was overwritten"
+        if step.spec.keeps and unit:
+            assert arena.intact(scratch, scratch, whole), f"{scratch} was overwritten"
         arena.write(scratch, scratch, whole)
-    if plan.root(y) in arena.places:
+    if plan.root(y) in arena.places and not (step.spec.over_input and unit != step.spec.rows - 1):
         size = plan.graph.type(y).bytes
-        part = size // rows_of(plan.graph.type(y)) if unit is not None else size
-        first = 0 if unit is None else unit * part
+        part = size // rows_of(plan.graph.type(y)) if fine(plan, step) else size
+        first = (unit or 0) * part if fine(plan, step) else 0
         arena.write(y, plan.root(y), (first, first + part))
     if step.spec.scratch:
         assert arena.intact(scratch, scratch, (0, step.spec.scratch)), f"{step.function}: the result lies in its scratch"

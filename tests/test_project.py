@@ -252,8 +252,8 @@ def test_any_file_name_gives_a_project_that_builds(name: str, tmp_path: Path) ->
 
 NAMES = ["int", "class", "new", "main", "printf", "é", "日本語", "a" * 3000, "a" * 3000 + "b", "a b", "a.b", "a-b",
          "A B", "*/", "/* x", "\\", "??/", "a\nb", "1x", "_x", "n", "arena", "bytes", "i", "status", "trace", "at",
-         "linux", "remove", "stdin", "int8_t", "f2c_relu", "m_01_neg", "m_run", "m_arena", "NULL", "\x1b[31m", "y", "r1", "acc",
-         "more", "malloc", "F2C_ALIGN", "in_x", "%d", "\"", "'", "#define x", "//", "0"]
+         "linux", "remove", "stdin", "int8_t", "f2c_relu", "m_01_neg", "m_run", "m_arena", "NULL", "\x1b[31m", "y", "r1",
+         "acc", "more", "malloc", "F2C_ALIGN", "in_x", "%d", "\"", "'", "#define x", "//", "0"]
 
 
 @pytest.mark.parametrize("arena", ["static", "caller"])

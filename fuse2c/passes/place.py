@@ -15,7 +15,6 @@ from fuse2c.errors import DoesNotFit
 from fuse2c.ops import all_ops
 from fuse2c.passes import _rows
 from fuse2c.passes._rows import Life, Unit
-from fuse2c.passes.order import reads
 from fuse2c.plan import Decision, Place, Plan, Step
 
 ALIGN = 8       # bytes; kernels may use 64-bit loads
@@ -44,8 +43,8 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
     for i, step in enumerate(plan.steps):
         y = step.node.outputs[0]
         for t in _reusable(plan, step):
-            root, later = plan.root(t), plan.steps[i + 1:]
-            if y in _caller_owned(plan) or root in _caller_owned(plan) or any(root in reads(plan, s) for s in later):
+            root = plan.root(t)
+            if y in _caller_owned(plan) or root in _caller_owned(plan) or _read_afterwards(plan, i, root):
                 continue
             if plan.rings.get(root) != plan.rings.get(y):
                 continue
@@ -53,6 +52,23 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
             log.append(Decision("place", step.function, True, f"in place: the result takes the bytes of {t}"))
             break
     return plan, log
+
+
+def _read_afterwards(plan: Plan, index: int, root: str) -> bool:
+    """Whether another step reads a row of `root` after step `index` would have put a row of its result there.
+
+    Where rows of several steps alternate, that may be a step that comes before it.
+    """
+    steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
+    own = steps[index]
+    written = {row if own.out_rows == own.rows else 0: time for time, (step, row) in reversed(list(enumerate(order)))
+               if step == index}
+    for time, (step, row) in enumerate(order):
+        for reader in steps[step].readers if step != index else ():
+            if reader.tensor == root and any(at <= time for r, at in written.items()
+                                             if own.out_rows == 1 or reader.first[row] <= r <= reader.last[row]):
+                return True
+    return False
 
 
 def _reusable(plan: Plan, step: Step) -> list[str]:

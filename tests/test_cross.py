@@ -1,0 +1,141 @@
+"""Generated C under every compiler: no warnings on any target at any level, no library behind the code's back."""
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import cases
+import cases_ops
+import pytest
+from graphs import Builder
+from graphs import compile as compiled
+
+import fuse2c
+from fuse2c import target, toolchain
+from fuse2c.codegen import project
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+PEDANTIC = ("-Wpedantic", "-Wundef", "-Wdouble-promotion", "-Wcast-align", "-Wstrict-prototypes", "-Wmissing-prototypes")
+LEVELS = ("-O2", "-O3", "-Os")
+CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
+MODELS: dict[str, Callable[[], Builder | Path]] = {
+    "int8": lambda: DIGITS / "digits_int8.onnx", "float": lambda: DIGITS / "digits_fp32.onnx",
+    "residual": lambda: cases.layer("net-residual-clip", cases.STYLES["u8"]),
+    "branches": lambda: cases.layer("net-branches", cases.FLOAT),
+    "softmax": lambda: cases.layer("net-flattened", cases.STYLES["edge"]),
+}
+# What a compiler may call of its own accord: copies, and arithmetic that a core lacks.
+HELPERS = ("memcpy", "memset", "memmove")
+
+
+def plan_of(name: str, folder: Path, target_name: str, **options: object) -> fuse2c.Compiled:
+    model = MODELS[name]()
+    if isinstance(model, Path):
+        return fuse2c.plan(model, target_name, **options)
+    return compiled(model, folder, target=target_name, **options)
+
+
+def tools(compiler: str, target_name: str) -> toolchain.Toolchain:
+    """A compiler for a target; the test is skipped where it is not installed."""
+    for tool in (compiler, *([toolchain.ARM_GCC] if target_name != "host" else [])):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    if target_name == "host":
+        return toolchain.host(compiler)
+    return toolchain.cross(target.load(target_name).processor.cflags, None if compiler == toolchain.ARM_GCC else compiler)
+
+
+def built(c: fuse2c.Compiled, tool: toolchain.Toolchain, folder: Path, level: str) -> list[Path]:
+    """The objects of a project, example included, every warning an error."""
+    out = c.emit(folder / "out")
+    extra = [flag for flag in PEDANTIC if flag != "-Wcast-align" or not tool.clang]
+    return [toolchain.compile_object(tool, source, folder / f"{source.stem}{level}.o", opt=level, extra=extra)
+            for source in sorted(out.glob("*.c"))]
+
+
+def undefined(objects: list[Path], nm: str) -> set[str]:
+    """Symbols that the model takes from elsewhere; the example's own are left out."""
+    if shutil.which(nm) is None:
+        pytest.skip(f"{nm} is not installed")
+    found, own = set[str](), set[str]()
+    for path in objects:
+        if path.name.startswith("example_main"):
+            continue
+        listed = subprocess.run([nm, str(path)], capture_output=True, text=True, check=True).stdout
+        for line in listed.splitlines():
+            *_, kind, name = line.split()
+            (found if kind == "U" else own).add(name)
+    return found - own
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("model", MODELS)
+def test_no_warnings_on_the_host(model: str, compiler: str, tmp_path: Path) -> None:
+    c, tool = plan_of(model, tmp_path, "host"), tools(compiler, "host")
+    for level in LEVELS:
+        objects = built(c, tool, tmp_path, level)
+    assert undefined(objects, "nm") <= {*HELPERS, "_GLOBAL_OFFSET_TABLE_"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("core", CORES)
+def test_no_warnings_and_no_library_on_any_core(core: str, level: str, tmp_path: Path) -> None:
+    tool = tools(toolchain.ARM_GCC, core)
+    for model in ("int8", "float") if level != "-O2" else MODELS:
+        (tmp_path / model).mkdir()
+        objects = built(plan_of(model, tmp_path / model, core), tool, tmp_path / model, level)
+        foreign = {symbol for symbol in undefined(objects, "arm-none-eabi-nm")
+                   if not symbol.startswith(("__aeabi_", "__gnu_thumb1_")) and symbol not in HELPERS}
+        assert foreign == set(), f"{model} calls {sorted(foreign)}"
+
+
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_no_warnings_with_clang_for_arm(core: str, tmp_path: Path) -> None:
+    tool = tools("clang", core)
+    for model in ("int8", "float"):
+        (tmp_path / model).mkdir()
+        built(plan_of(model, tmp_path / model, core), tool, tmp_path / model, "-O2")
+
+
+@pytest.mark.parametrize("option", [{"arena": "caller"}, {"io": "int8"}, {"optimize": "ram"}, {"requant": "float"},
+                                    {"fuse": False}], ids=str)
+def test_no_warnings_with_any_option(option: dict[str, object], tmp_path: Path) -> None:
+    tool = tools(toolchain.ARM_GCC, "cortex-m4")
+    built(plan_of("int8", tmp_path, "cortex-m4", **option), tool, tmp_path, "-O2")
+
+
+@pytest.mark.parametrize("style", ["float", *cases.STYLES])
+def test_every_kernel_cross_compiles(style: str, tmp_path: Path) -> None:
+    """One object for all layers: their C, one after the other, for a core without and one with an FPU."""
+    styles = {"float": cases.FLOAT} | cases.STYLES
+    plans = [compiled(cases.layer(name, styles[style]), tmp_path, target="cortex-m4", name=f"m{i}").plan
+             for i, name in enumerate(cases.all_layers())]
+    if style == "float":
+        plans += [compiled(cases_ops.operator(name), tmp_path, target="cortex-m4", name=f"o{i}").plan
+                  for i, name in enumerate(cases_ops.CASES)]
+    sources, headers = [], {}
+    for plan in plans:
+        for name, text in project.files(plan).items():
+            if name.endswith(".h"):
+                headers[name] = text
+            elif not name.startswith(("example_main", "Makefile", "CMake")):
+                sources.append(text)
+    for name, text in headers.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "all.c").write_text("\n".join(sources), encoding="utf-8")
+    assert len({plan.steps[0].kernel.name for plan in plans}) > 5
+    for core in ("cortex-m3", "cortex-m7"):
+        toolchain.compile_object(tools(toolchain.ARM_GCC, core), tmp_path / "all.c", tmp_path / f"{core}.o", opt="-O1",
+                                 extra=PEDANTIC)
+
+
+def test_a_warning_would_be_noticed(tmp_path: Path) -> None:
+    c, tool = plan_of("int8", tmp_path, "host"), tools("gcc", "host")
+    wrong = replace(c.plan, graph=replace(c.plan.graph, name="wrong"))
+    for name, text in project.files(wrong).items():
+        (tmp_path / name).write_text(text.replace("const int32_t v0", "const int16_t v0"), encoding="utf-8")
+    with pytest.raises(fuse2c.Fuse2cError, match="does not compile"):
+        toolchain.compile_object(tool, tmp_path / "wrong.c", tmp_path / "wrong.o", extra=PEDANTIC)
