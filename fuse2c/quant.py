@@ -215,6 +215,11 @@ def quantise(real: Number, scale: Number, zero: Number, low: int, high: int) -> 
 
 
 def accumulator_bound(w: np.ndarray, bias: np.ndarray, x_low: int, x_high: int) -> np.ndarray:
-    """Largest |accumulator| that any input can reach, at any point of the sum; w is [channel, k], bias [channel]."""
-    reach = max(abs(x_low), abs(x_high))
-    return np.abs(w.astype(np.int64)).sum(axis=1) * reach + np.abs(bias.astype(np.int64))
+    """Largest |accumulator| that any input can reach, at any point of the sum; w is [channel, k], bias [channel].
+
+    x_low <= 0 <= x_high, so that every further term can only widen the range that the sum may lie in.
+    """
+    ends = w.astype(np.int64)[..., None] * np.asarray([x_low, x_high], np.int64)
+    start = bias.astype(np.int64)
+    least, greatest = start + ends.min(axis=-1).sum(axis=1), start + ends.max(axis=-1).sum(axis=1)
+    return np.maximum(np.maximum(-least, greatest), np.abs(start))

@@ -82,8 +82,8 @@ class Chain:
         """The next operator of the chain."""
         tensor = node.outputs[0]
         if scalar.clamp is not None and self.opened is not None and node.inputs[0] == self.opened.tensor:
-            low, high = self.opened.limits
-            limits = (max(low, scalar.clamp[0]), min(high, scalar.clamp[1]))
+            low, high = scalar.clamp
+            limits = (min(max(self.opened.limits[0], low), high), min(max(self.opened.limits[1], low), high))
             self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}")
             return
         self.close()
