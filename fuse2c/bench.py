@@ -51,8 +51,8 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
           seed: int = 0) -> BenchResult:
     """Build `plan` for its target, run it in QEMU where a board is known, and compare the outputs with the host's.
 
-    `unfused` is the same model compiled with --no-fuse, for the figures before fusion. The arena counts as RAM, the
-    caller's input and output buffers do not.
+    `unfused` is the same model compiled with --no-fuse, for the figures before fusion. The arena and states count as RAM
+    (states as static data, or in the caller's arena), the caller's input and output buffers do not.
     """
     cflags = plan.target.processor.cflags
     with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
@@ -76,16 +76,17 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         launches_unfused=unfused.launches, intermediate_bytes=plan.intermediate_bytes,
         intermediate_bytes_unfused=unfused.intermediate_bytes,
         flash_bytes={"code": sizes.code if sizes else None, "weights": sizes.weights if sizes else plan.weight_bytes},
-        ram_bytes={"arena": arena, "static": static, "stack": depth, "total": arena + (static or 0) + (depth or 0)},
+        ram_bytes={"arena": arena, "static": static, "stack": depth,
+                   "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
         stack_path=deepest.path if deepest else ())
 
 
 def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
     g = plan.graph
-    return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in g.inputs),
-                         tuple((g.type(t).dtype.numpy, g.type(t).count) for t in g.outputs),
-                         plan.options.arena == "caller")
+    return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in plan.inputs),
+                         tuple((g.type(t).dtype.numpy, g.type(t).count) for t in plan.outputs),
+                         plan.options.arena == "caller", bool(plan.options.stateful))
 
 
 def _compare(plan: Plan, sample: dict[str, np.ndarray], run: qemu.Measurement) -> Difference:
@@ -93,7 +94,7 @@ def _compare(plan: Plan, sample: dict[str, np.ndarray], run: qemu.Measurement) -
     total = Difference()
     with HostModel(plan) as host:
         want = host.run(sample)
-    for t, got in zip(plan.graph.outputs, run.outputs, strict=True):
+    for t, got in zip(plan.outputs, run.outputs, strict=True):
         expected = pack(want[t], plan.graph.type(t))
         bound = FLOAT_BOUND * float(np.abs(expected).max(initial=0.0)) if expected.dtype.kind == "f" else 0.0
         total += difference(got.reshape(-1), expected, bound)

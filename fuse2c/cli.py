@@ -42,6 +42,8 @@ def model_options(command: F) -> F:
         click.argument("model", type=click.Path(path_type=Path)),
         click.option("-t", "--target", default="host", show_default=True, help="A target's name, or a .toml file."),
         click.option("--dim", multiple=True, metavar="NAME=VALUE", help="A value for a symbolic dimension."),
+        click.option("--stateful", multiple=True, metavar="INPUT=OUTPUT,...",
+                     help="Keep outputs between runs as the inputs of the next."),
         click.option("--name", help="Prefix of all C names; default: the file's name."),
         click.option("--arena", type=click.Choice(CHOICES["arena"]), default="static", show_default=True,
                      help="Working memory: a static buffer, or one that the caller passes."),
@@ -74,10 +76,21 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
         raise click.BadParameter(f"{k['name']!r} is no lower-case C identifier; {identifier(k['name'])!r} would be",
                                  param_hint="--name")
     k.pop("debug")
-    options = Options(dims=dims, fuse=not k.pop("no_fuse"),
+    options = Options(dims=dims, stateful=_pairs(k.pop("stateful")), fuse=not k.pop("no_fuse"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "ram", "flash")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
+
+
+def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The pairs of `--stateful h0=hn,c0=cn`, which may be given several times."""
+    pairs = []
+    for text in ",".join(given).split(",") if given else ():
+        name, _, output = (part.strip() for part in text.partition("="))
+        if not name or not output:
+            raise click.BadParameter(f"{text!r} is not INPUT=OUTPUT", param_hint="--stateful")
+        pairs.append((name, output))
+    return tuple(pairs)
 
 
 def compiled(k: dict[str, Any], as_json: bool = False) -> Compiled:
@@ -105,7 +118,8 @@ def cli() -> None:
 def build(output: Path, **k: Any) -> None:
     """Write a C project: header, kernels, weights, build files, an example."""
     model = compiled(k)
-    model.emit(output)
+    with Progress("writing"):
+        model.emit(output)
     show(model.report(), f"  written to   : {output}")
 
 
@@ -123,7 +137,7 @@ def check(samples: int, seed: int, inputs: Path | None, sanitize: bool, cc: str 
     model = compiled(k, as_json)
     rows = checking.random_samples(model.plan, samples, seed)
     if inputs is not None:
-        rows += checking.load_samples(model.plan, inputs)
+        rows = checking.load_samples(model.plan, inputs) + rows     # with states, yours are the first frames
     with Progress("checking") as progress:
         result = model.check(rows, cc=cc, progress=progress.update)
         if sanitize:
@@ -183,7 +197,9 @@ def plan(why: bool, as_json: bool, **k: Any) -> None:
     name = k["model"].name
     model = compiled(k, as_json)
     if as_json:
-        click.echo(json.dumps(report.plan_json(model.plan, model.unfused().plan, name, why)))
+        with Progress("compiling without fusion"):
+            unfused = model.unfused().plan
+        click.echo(json.dumps(report.plan_json(model.plan, unfused, name, why)))
         return
     table(report.steps(model.plan))
     show(model.report())
@@ -207,8 +223,7 @@ def list_(what: str) -> None:
             t = targets.load(name)
             click.echo(f"{name:14} {t.title}\n{'':14} {t.status}: {t.source}")
     elif what == "ops":
-        for name, kinds, remark in report.operators():
-            click.echo(f"{name:22} {kinds:20} {remark}".rstrip())
+        table(report.operators())
     else:
         for kind, name, pays in report.all_rules():
             click.echo(f"{kind:5} {name:18} {pays}")

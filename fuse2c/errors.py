@@ -1,6 +1,9 @@
 """Every error a user can see: one base class, one printed shape."""
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
+
 LONGEST = 200       # characters of a name or a message in an error
 
 
@@ -9,6 +12,12 @@ def printable(text: str, longest: int = LONGEST) -> str:
     plain = "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
     half = longest // 2 - 2
     return plain if len(plain) <= longest else f"{plain[:half]} .. {plain[-half:]}"
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """A hint for a name that does not exist: the one like it, or all there are."""
+    close = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
 
 
 class Fuse2cError(Exception):

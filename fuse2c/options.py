@@ -17,7 +17,8 @@ class Options:
     """Options of `build`, `check` and `bench`; the defaults are the command line's.
 
     dims: values for symbolic dimensions. bind: inputs that become constants. ram, flash: limits in bytes instead of
-    the target's. name: C prefix, default from the file name.
+    the target's. name: C prefix, default from the file name. stateful: (input, output) pairs of tensors that the
+    generated model keeps from one run to the next.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Options:
     ram: int | None = None
     flash: int | None = None
     name: str | None = None
+    stateful: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for key, allowed in CHOICES.items():

@@ -13,6 +13,12 @@ from fuse2c.ops.base import Kernel, Spec, Work, bind
 from fuse2c.options import Options
 from fuse2c.target import Target
 
+ALIGN = 8       # bytes, of every buffer; kernels may use 64-bit loads
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -86,9 +92,37 @@ class Plan:
         return tensor
 
     @property
-    def arena_bytes(self) -> int:
-        """Size of the arena."""
+    def inputs(self) -> tuple[str, ...]:
+        """What the caller passes: the graph's inputs that are no state."""
+        return tuple(t for t in self.graph.inputs if t not in dict(self.options.stateful))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What the caller receives: the graph's outputs that are no state."""
+        return tuple(t for t in self.graph.outputs if t not in dict(self.options.stateful).values())
+
+    @property
+    def state_places(self) -> tuple[Place, ...]:
+        """Where the states (by input) lie in a caller's arena: behind all that one inference needs, aligned."""
+        at, found = _aligned(self._working_bytes), []
+        for t, _ in self.options.stateful:
+            found.append(Place(t, at, self.graph.type(t).bytes, 0, len(self.calls)))
+            at += _aligned(found[-1].size)
+        return tuple(found)
+
+    @property
+    def _working_bytes(self) -> int:
         return max((p.offset + p.size for p in self.places), default=0)
+
+    @property
+    def ram_bytes(self) -> int:
+        """Arena and states, wherever the states lie."""
+        return max((_aligned(p.offset + p.size) for p in self.state_places), default=self._working_bytes)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Size of the arena; the states are in it if it is the caller's, else they are arrays of their own."""
+        return self.ram_bytes if self.options.arena == "caller" else self._working_bytes
 
     @property
     def launches(self) -> int:

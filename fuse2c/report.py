@@ -9,11 +9,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from fuse2c import catalogue
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
 from fuse2c.fusion import folds, quantise, rules
-from fuse2c.ops import all_ops, onnx_importers
 from fuse2c.passes import place
 from fuse2c.plan import Plan
 
@@ -25,6 +25,10 @@ def summary(plan: Plan) -> str:
              f"  intermediates: {plan.intermediate_bytes:,} bytes written and read",
              f"  arena        : {plan.arena_bytes:,} bytes{_peak(plan)}",
              f"  weights      : {plan.weight_bytes:,} bytes"]
+    if plan.options.stateful:
+        names = ", ".join(t for t, _ in plan.options.stateful)
+        where = "in the arena" if plan.options.arena == "caller" else "beside the arena"
+        lines.append(f"  states       : {sum(p.size for p in plan.state_places):,} bytes {where}: {names}")
     return "\n".join(lines)
 
 
@@ -116,20 +120,12 @@ def check_json(r: CheckResult, model: str, target: str) -> dict[str, Any]:
             "onnxruntime_itself": row(r.ort_self), "note": r.ort_note}
 
 
-def operators() -> list[tuple[str, str, str]]:
-    """(ONNX operator, becomes, remarks), sorted: `list ops` and docs/OPERATORS.md."""
-    home = {name: op for op in all_ops().values() for name in op.onnx}
-    rows = []
-    for name in sorted(onnx_importers()):
-        op = home.get(name)
-        kinds = "float32, int8/uint8" if op and _has_integer(name) else "float32"
-        rows.append((name, kinds, op.docs if op else "folded into its neighbours or two elementwise operators"))
-    return rows
-
-
-def _has_integer(name: str) -> bool:
-    home = {n: op for op in all_ops().values() for n in op.onnx}
-    return "no integer form" not in (home[name].integer.__doc__ or "") and home[name].integer.__name__ != "<lambda>"
+def operators() -> Table:
+    """`list ops`."""
+    table = new_table("Operators", "operator:", "opsets:", "element types:", "fused with:", "not supported, remarks:")
+    for row in catalogue.operators():
+        table.add_row(row.name, row.opsets, row.types, row.fusion, row.remark)
+    return table
 
 
 def all_rules() -> list[tuple[str, str, str]]:

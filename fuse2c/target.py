@@ -1,14 +1,12 @@
 """A board as data: processor, memories, compiler flags, emulator. Loaded from targets/*.toml, unknown keys refused."""
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
 
-from fuse2c.errors import TargetError
+from fuse2c.errors import TargetError, did_you_mean
 
 FOLDER = Path(__file__).parent / "targets"
 FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve")       # what kernels may ask for
@@ -82,7 +80,7 @@ def load(name: str) -> Target:
     own = not name.endswith(".toml")
     path = FOLDER / f"{name}.toml" if own else Path(name)
     if own and name not in known():
-        raise TargetError(f"no target called {name!r}", hint=_did_you_mean(name, known()))
+        raise TargetError(f"no target called {name!r}", hint=did_you_mean(name, known()))
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
@@ -113,12 +111,7 @@ def parse(raw: dict[str, Any], where: str) -> Target:
 def _one_of(where: str, key: str, found: tuple[str, ...], allowed: tuple[str, ...]) -> None:
     for word in found:
         if word not in allowed:
-            raise TargetError(f"{where}: {key} has {word!r}", hint=_did_you_mean(word, allowed))
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise TargetError(f"{where}: {key} has {word!r}", hint=did_you_mean(word, allowed))
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:
@@ -133,7 +126,7 @@ def _fill(cls: type[T], where: str, row: Any) -> T:
     values = {}
     for key, value in _table(row, where).items():
         if key not in hints:
-            raise TargetError(f"{where} has no field {key!r}", hint=_did_you_mean(key, hints))
+            raise TargetError(f"{where} has no field {key!r}", hint=did_you_mean(key, hints))
         values[key] = tuple(value) if isinstance(value, list) else value
         if not _fits(values[key], hints[key]):
             raise TargetError(f"{where}: {key} is {value!r}", hint=EXPECTED.get(hints[key], ""))

@@ -1,9 +1,9 @@
 """Writes what can be read off the code: docs/OPERATORS.md, docs/FUSION.md, and the README's measured parts.
 
-    python scripts/make_docs.py [--readme] [--models FOLDER]
+    python scripts/make_docs.py [--readme] [--models FOLDER] [--tests]
 
---readme runs the commands whose output the README shows, and pastes it. --models measures the README's table, if the
-folder holds the models that the table names.
+--readme runs the commands whose output the README shows, and pastes it; --tests does so with `make test`, which takes
+minutes. --models measures the README's table, if the folder holds the models that the table names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fuse2c import report
+from fuse2c import catalogue, report
 from fuse2c.fusion import folds, quantise, rules
 from fuse2c.fusion.dsl import Fold, Fuse, Pat
 from fuse2c.ops import all_ops
@@ -32,13 +32,13 @@ COLUMNS = ("model", "kernel calls", "intermediates", "arena", "weights", "code",
 # One command in an sh block, and right behind it a text block: what the command prints.
 SHOWN = re.compile(r"^```sh\n(?P<command>[^\n]+)\n```\n\n```text\n(?P<output>.*?)```$", re.M | re.S)
 FEW = 8         # operators that a pattern lists one by one
+MAKE = {"make demo": ["examples/digits/demo.py"], "make test": ["-m", "pytest", "-n", "auto"]}
 WIDE, NARROW = 200, 80      # columns: no table of fuse2c needs the first, the demo fits into the second
 
 
 def operators_page() -> str:
     """docs/OPERATORS.md."""
-    rows = report.operators()
-    plain = [name for name, _, remark in rows if not remark]
+    rows = catalogue.operators()
     text = f"""\
     {HEAD}
     # Operators
@@ -48,12 +48,15 @@ def operators_page() -> str:
     this list, and `fuse2c plan MODEL --why` says which kernel serves a node, and which operators of a quantised model
     became integer operators.
 
-    Without remarks: {", ".join(plain)}.
+    *floats*: float16, bfloat16, float32, float64. *integers*: int8 to int64, uint8 to uint64. *2 and 4 bits*: int2, uint2,
+    int4, uint4. *quantised*: between DequantizeLinear and QuantizeLinear it computes in integers. *takes epilogues*:
+    elementwise operators behind it run in its kernel. *is an epilogue*: it runs in the kernel before it. *as its parts*:
+    it becomes other operators, which fuse as they do.
 
-    | with remarks | |
-    |---|---|
+    | operator | opsets | element types | fused with | not supported, remarks |
+    |---|---|---|---|---|
     """
-    lines = [f"| {name} | {_cell(remark)} |" for name, _, remark in rows if remark]
+    lines = [f"| {r.name} | {r.opsets} | {r.types} | {r.fusion} | {_cell(r.remark)} |" for r in rows]
     return "\n".join([inspect.cleandoc(text), *lines]) + "\n"
 
 
@@ -145,9 +148,12 @@ def pages() -> dict[str, str]:
     return {"docs/OPERATORS.md": operators_page(), "docs/FUSION.md": fusion_page()}
 
 
-def readme(text: str, models: Path | None) -> str:
+def readme(text: str, models: Path | None, tests: bool = False) -> str:
     """The README with its measured parts up to date."""
-    text = SHOWN.sub(lambda m: _shown(m["command"], run(m["command"]) if runnable(m["command"]) else m["output"]), text)
+    def shown(m: re.Match[str]) -> str:
+        command, output = m["command"], m["output"]
+        return _shown(command, run(command) if tests or command != "make test" else output)
+    text = SHOWN.sub(shown, text)
     text = _block(text, "counts", counts())
     if models is not None:
         names = re.findall(r"^\| `(\w+)` \|", text, re.M)
@@ -161,29 +167,21 @@ def readme(text: str, models: Path | None) -> str:
 
 def counts() -> str:
     """How much is supported, in one sentence of the README."""
-    return (f"{len(report.operators())} ONNX operators ([docs/OPERATORS.md](docs/OPERATORS.md)) and "
+    return (f"{len(catalogue.operators())} ONNX operators ([docs/OPERATORS.md](docs/OPERATORS.md)) and "
             f"{len(report.all_rules())} fusion rules ([docs/FUSION.md](docs/FUSION.md)); both pages are written from "
             "the code.")
 
 
-def runnable(command: str) -> bool:
-    """Whether a command of the README can be run from here: fuse2c itself, and the demo."""
-    return command.startswith("fuse2c ") or command == "make demo"
-
-
 def run(command: str, cwd: Path = ROOT) -> str:
     """What a command of the README prints, paths relative to `cwd`; SystemExit if it fails."""
-    words = shlex.split(command)
-    if words[0] == "fuse2c":
-        words[:1] = [sys.executable, "-m", "fuse2c"]
-    else:
-        words = [sys.executable, str(ROOT / "examples" / "digits" / "demo.py")]
-    env = os.environ | {"COLUMNS": str(WIDE if words[1] == "-m" else NARROW), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", check=False)
+    words = MAKE.get(command) or ["-m", *shlex.split(command)]
+    env = os.environ | {"COLUMNS": str(NARROW if command in MAKE else WIDE), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8",
+                          check=False)
     if done.returncode != 0:
         raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-    text = done.stdout.replace(f"{cwd.resolve()}{os.sep}", "")
-    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()) + "\n"
+    lines = [line.rstrip() for line in done.stdout.replace(f"{cwd.resolve()}{os.sep}", "").strip("\n").splitlines()]
+    return "\n".join(lines[-1:] if command == "make test" else lines) + "\n"
 
 
 def _shown(command: str, output: str) -> str:
@@ -220,6 +218,7 @@ def _figures(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the documents that are read off the code.")
     parser.add_argument("--readme", action="store_true", help="also paste what the README's commands print")
+    parser.add_argument("--tests", action="store_true", help="also run all tests, for their last line")
     parser.add_argument("--models", type=Path, help="folder of the models in the README's table")
     args = parser.parse_args()
     written = pages()
@@ -228,7 +227,7 @@ def main() -> None:
         models = args.models if args.models and args.models.is_dir() else None
         if args.models and models is None:
             print(f"no folder {args.models}: the README's table stays as it is")
-        written["README.md"] = readme(path.read_text(encoding="utf-8"), models)
+        written["README.md"] = readme(path.read_text(encoding="utf-8"), models, args.tests)
     for name, text in written.items():
         (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(text, encoding="utf-8")

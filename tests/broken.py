@@ -142,7 +142,7 @@ FILES: dict[str, Callable[[], onnx.ModelProto | bytes]] = {
     "truncated": lambda: one("Conv", "x w", {"w": WEIGHTS}).SerializeToString()[:-40],
     "protobuf of something else": lambda: numpy_helper.from_array(np.ones(3, F32), "w").SerializeToString(),
     "no graph": lambda: onnx.ModelProto(ir_version=8, opset_import=[helper.make_opsetid("", 17)]),
-    "opset too old": lambda: model([RELU], opset=6),
+    "opset too old": lambda: model([RELU], opset=5),
     "opset too new": lambda: model([RELU], opset=999),
     "name that is not UTF-8": lambda: with_text(model([node("Relu", "x", name="quxx")]), b"quxx", b"q\xff\xfex"),
 }

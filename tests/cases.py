@@ -130,6 +130,27 @@ def residual(style: Style, tail: str, flip: bool, b: Builder) -> None:
     style.same(b, done, 3.7 / style.x_scale)
 
 
+def planar(style: Style, b: Builder) -> None:
+    """Conv + an input of the model, both with planes of channels: rows are no parts of the outermost axis."""
+    x, other = style.x(b, 1, 3, 5, 4), style.x(b, 1, 4, 5, 4)
+    inner = style.again(b, Layer((), (4, 3, 3, 3), {"pads": [1, 1, 1, 1]}).sum(style, b, x), 1.1)
+    style.same(b, b.op("Relu", b.op("Add", inner, other)), 30.0)
+
+
+def one_row(style: Style, b: Builder) -> None:
+    """A tensor of one row and several planes, written by one kernel and read by the next."""
+    x = b.op("Neg", style.x(b, 1, 5, 1, 2))
+    style.y(b, Layer((), (3, 5, 1, 2)).sum(style, b, style.again(b, x, 0.05)), 10)
+
+
+def square(style: Style, b: Builder) -> None:
+    """As many channels as rows, in planes: a row is none of them."""
+    x = style.x(b, 1, 2, 4, 3)
+    inner = style.again(b, Layer((), (4, 2, 3, 3), {"pads": [1, 1, 1, 1]}).sum(style, b, x), 0.9)
+    style.same(b, b.op("Neg", inner), 30.0)
+    style.same(b, b.op("MatMul", inner, style.w(b, (3, 5), 1)) if style.x_zero is None else b.op("Abs", inner), 30.0)
+
+
 def nhwc(style: Style, b: Builder) -> None:
     """A channels-last model as TensorFlow exports it: transposed around each convolution."""
     x = style.x(b, 1, 6, 5, 3)
@@ -165,7 +186,7 @@ def flattened(style: Style, b: Builder) -> None:
 NETWORKS: dict[str, Callable[[Style, Builder], None]] = {
     "residual-relu": lambda s, b: residual(s, "Relu", False, b),
     "residual-clip": lambda s, b: residual(s, "Clip", True, b),
-    "nhwc": nhwc, "branches": branches, "flattened": flattened,
+    "planar": planar, "one-row": one_row, "square": square, "nhwc": nhwc, "branches": branches, "flattened": flattened,
 }
 
 

@@ -128,10 +128,9 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
     reads: list[tuple[str, str, Span]] = []
     for t, need in needs.items():
         size = plan.graph.type(t).bytes // need.shape[1]
-        if step.spec.over_input:
-            wanted = np.arange(need.shape[1]) == unit       # a sum over the input's rows, one after the other
-        else:
-            wanted = need.any(axis=0) if unit is None else need[unit]
+        wanted = need.any(axis=0) if unit is None else need[min(unit, len(need) - 1)]
+        if step.spec.over_input:        # a sum over the input's rows, one after the other
+            wanted = np.arange(need.shape[1]) == unit
         reads += [(arena.author(t), plan.root(t), (i * size, (i + 1) * size)) for i in np.nonzero(wanted)[0]]
     for name, owner, span in reads:
         assert arena.intact(name, owner, span), f"{step.function}: bytes {span} of {name} are gone"

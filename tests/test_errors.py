@@ -115,6 +115,9 @@ def option_cases(root: Path) -> dict[str, Callable[[], object]]:
         "too little flash": lambda: compiled(DIGITS, flash=100),
         "too large for the board": lambda: compiled(write(root, broken.one("Conv", "x w", {
             "w": np.ones((50_000, 3, 1, 1), np.float32)}), "board.onnx"), "nucleo-f446re"),
+        "too many bytes for the board": lambda: compiled(write(root, broken.model(
+            [broken.node("Conv", "x w", "a", name="wide"), broken.node("GlobalMaxPool", "a")],
+            {"w": np.ones((9_000, 3, 1, 1), np.float32)}), "ram.onnx"), "nucleo-f446re"),
         "operator for constants only": lambda: patched(onnx_reader, "onnx_importers", dict, lambda: compiled(small)),
         "nested loops": lambda: patched(onnx_reader, "MAX_NODES", 500, lambda: compiled(
             write(root, broken.loops(3)))),
@@ -178,11 +181,30 @@ def folder_cases(root: Path) -> dict[str, Callable[[], object]]:
     }
 
 
+def state_cases(root: Path) -> dict[str, Callable[[], object]]:
+    """Pairs of --stateful that are no states of the model."""
+    types = {"frame": broken.value("frame", (2, 3)), "past": broken.value("past", (2, 3)),
+             "short": broken.value("short", (1, 3)), "none": broken.value("none", (0, 3))}
+    path = write(root, broken.model([broken.node("Add", "frame past", "next"), broken.node("Relu", "frame", "y"),
+                                     broken.node("Relu", "none", "nothing", name="r"),
+                                     broken.node("Neg", "short", "brief")],
+                                    inputs=types, outputs=("next", "y", "nothing", "brief")), "states.onnx")
+    alone = write(root, broken.model([broken.node("Relu", "x")]), "state.onnx")
+    return {
+        "state without input": lambda: compiled(path, stateful=(("pst", "next"),)),
+        "state without output": lambda: compiled(path, stateful=(("past", "h"),)),
+        "state named twice": lambda: compiled(path, stateful=(("past", "next"), ("past", "y"))),
+        "state of another shape": lambda: compiled(path, stateful=(("past", "brief"),)),
+        "state without elements": lambda: compiled(path, stateful=(("none", "nothing"),)),
+        "states only": lambda: compiled(alone, stateful=(("x", "y"),)),
+    }
+
+
 def all_cases(root: Path) -> dict[str, Callable[[], object]]:
     """Every case that must fail, by name."""
     found: dict[str, Callable[[], object]] = {
         name: lambda build=build: compiled(write(root, build())) for name, build in broken.CASES.items()}
-    return found | option_cases(root) | target_cases(root) | folder_cases(root)
+    return found | option_cases(root) | target_cases(root) | folder_cases(root) | state_cases(root)
 
 
 def raised(case: Callable[[], object]) -> Fuse2cError:

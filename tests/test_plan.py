@@ -1,6 +1,7 @@
 """The plan: what is live never overlaps, the order respects what is needed, and the same model gives the same text."""
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -14,14 +15,13 @@ import cases_ops
 import numpy as np
 import pytest
 from cases import FLOAT, STYLES, Style, layer
-from graphs import Builder, assert_c_is_reference, compile, kernels, outputs, samples
+from graphs import Builder, Sample, assert_c_is_reference, compile, kernels, outputs, samples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from simulation import fine, simulate
 
 import fuse2c
 from fuse2c import toolchain
-from fuse2c.check import HostModel
 from fuse2c.codegen import project
 from fuse2c.passes.order import peak, reads, writes
 from fuse2c.passes.place import ALIGN
@@ -84,7 +84,7 @@ def assert_sound(plan: Plan) -> None:
     """Alignment, bounds, no less than any whole step needs at once; nothing is read before it is written."""
     g, sizes = plan.graph, {p.name: p.size for p in plan.places}
     for p in plan.places:
-        assert p.offset % ALIGN == 0 and 0 <= p.offset and p.offset + p.size <= plan.arena_bytes and p.first <= p.last
+        assert p.offset % ALIGN == 0 and p.offset >= 0 and p.offset + p.size <= plan.arena_bytes and p.first <= p.last
     done = {plan.root(t) for t in g.inputs}
     for step in [plan.steps[i] for i in dict.fromkeys(c.step for c in plan.calls)]:
         if not plan.rings:
@@ -134,7 +134,7 @@ def test_the_simulation_bites(optimize: str, tmp_path: Path) -> None:
     for name in ("net-branches", "net-flattened"):
         plan = compile(layer(name, STYLES["s8"]), tmp_path, optimize=optimize).plan
         simulate(plan, samples(plan, 1)[0])
-        with pytest.raises(AssertionError, match="gone|overwritten|scratch"):
+        with pytest.raises(AssertionError, match=r"gone|overwritten|scratch"):
             simulate(broken(plan), samples(plan, 1)[0])
 
 
@@ -226,18 +226,35 @@ def test_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     assert len(texts) == 1
 
 
+def library(compiled: fuse2c.Compiled, folder: Path) -> ctypes.CDLL:
+    """The emitted project as a shared library."""
+    name, tools = compiled.path.stem, toolchain.host()
+    sources = compiled.emit(folder / "project")
+    objects = toolchain.compile_model(tools, sources, name, folder / "shared", extra=["-fPIC"])
+    return ctypes.CDLL(str(toolchain.link(tools, objects, folder / "model.so", extra=["-shared"])))
+
+
 def test_arena_of_the_caller(tmp_path: Path) -> None:
     """Two instances at once, each with an arena of its own: nothing is shared, so nothing is disturbed."""
     compiled = compile(layer("net-branches", STYLES["s8"]), tmp_path, arena="caller")
     plan = compiled.plan
     assert_c_is_reference(compiled)
+    run = getattr(library(compiled, tmp_path), f"{compiled.path.stem}_run")
+    (x,), ys = plan.graph.inputs, plan.graph.outputs
+
+    def one(row: Sample) -> list[np.ndarray]:
+        arena = np.full(plan.arena_bytes + 8, 0xA5, np.uint8)
+        results = [np.zeros(plan.graph.type(y).count, np.int8) for y in ys]
+        source = np.ascontiguousarray(row[x])
+        assert run(*(ctypes.c_void_p(a.ctypes.data) for a in (source, *results)),
+                   ctypes.c_void_p(-(-arena.ctypes.data // 8) * 8)) == 0
+        return results
     rows = samples(plan, 6)
-    with HostModel(plan) as host:
-        alone = [host.run(row) for row in rows]
-        with ThreadPoolExecutor(2) as pool:
-            for _ in range(20):
-                for got, want in zip(pool.map(host.run, rows), alone, strict=True):
-                    assert all(np.array_equal(got[t], want[t]) for t in want)
+    want = [[r[y].reshape(-1) for y in ys] for r in outputs(plan.graph, rows)]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(30):
+            for got, expected in zip(pool.map(one, rows), want, strict=True):
+                assert all(np.array_equal(a, b) for a, b in zip(got, expected, strict=True))
 
 
 @pytest.mark.parametrize(("arena", "state"), [("caller", False), ("static", True)])

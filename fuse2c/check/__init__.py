@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def random_samples(plan: Plan, count: int, seed: int = 0) -> list[dict[str, np.n
     rows = []
     for _ in range(count):
         row: dict[str, np.ndarray] = {}
-        for t in g.inputs:
+        for t in plan.inputs:
             kind = g.type(t)
             if kind.dtype.is_float:
                 row[t] = _floats(plan, t, rng)
@@ -86,14 +87,14 @@ def load_samples(plan: Plan, path: Path) -> list[dict[str, np.ndarray]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {k: archive[k] for k in archive.files}
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, EOFError, BadZipFile) as e:
         raise ModelError(f"cannot read {path.name}: {e}", hint="an .npz file with one array per input") from None
     g = plan.graph
-    missing = [t for t in g.inputs if t not in arrays]
+    missing = [t for t in plan.inputs if t not in arrays]
     if missing:
         raise ModelError(f"{path.name} has no array {missing[0]!r}", hint=f"it has {', '.join(arrays) or 'none'}")
     rows: list[dict[str, np.ndarray]] = []
-    for t in g.inputs:
+    for t in plan.inputs:
         kind, a = g.type(t), arrays[t]
         batch = a.reshape(1, *a.shape) if a.shape == kind.shape else a
         if batch.size == 0 or batch.size % max(kind.count, 1) or batch[0].size != kind.count:
@@ -108,21 +109,32 @@ def load_samples(plan: Plan, path: Path) -> list[dict[str, np.ndarray]]:
 
 def check(plan: Plan, samples: Sequence[Mapping[str, np.ndarray]], model_path: Path | None = None, *,
           opt: str = "-O2", cc: str | None = None, progress: Callable[[str], None] = lambda text: None) -> CheckResult:
-    """Run the samples through C on the host and compare; onnxruntime joins in where it is installed."""
+    """Run the samples through C on the host and compare; onnxruntime joins in where it is installed.
+
+    With states the samples are the frames of one sequence that starts with a reset.
+    """
     result = CheckResult(len(samples))
     progress("compiling for this computer")
     with HostModel(plan, opt, cc) as model:
         comparer = _ort(plan, model_path, result)
+        traced = []
+        states = {t: np.zeros(plan.graph.type(t).shape, plan.graph.type(t).dtype.numpy) for t, _ in plan.options.stateful}
         for i, sample in enumerate(samples):
             progress(f"sample {i + 1} of {len(samples)}")
             values = model.trace(sample)
+            for t, want in states.items():
+                result.outputs += difference(values[t], want)
+            states = {t: values[y] for t, y in plan.options.stateful}
             for step in plan.steps:
                 _step(plan, step, values, result, comparer)
-            outputs = model.run(sample)
-            for t in plan.graph.outputs:
-                result.outputs += difference(outputs[t], values[t])
+            traced.append({t: values[t] for t in plan.outputs})
             if comparer is not None:
-                comparer.outputs(values, sample, result)
+                comparer.outputs(values, {**sample, **{t: values[t] for t in states}}, result)
+        model.reset()
+        for sample, before in zip(samples, traced, strict=True):
+            outputs = model.run(sample)
+            for t in plan.outputs:
+                result.outputs += difference(outputs[t], before[t])
     return result
 
 

@@ -39,7 +39,7 @@ def _floats(got: np.ndarray, want: np.ndarray, tolerance: np.ndarray | float) ->
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.where(same, 0.0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
-        bad = ~(gap <= tolerance)
+        bad = ~same & ~(gap <= tolerance)
     finite = np.abs(want[np.isfinite(want)])
     scale = float(finite.max(initial=0.0)) or 1.0
     worst = float(np.max(np.nan_to_num(gap, nan=np.inf), initial=0.0)) / scale

@@ -28,6 +28,7 @@ class HostModel:
     opt: str = "-O2"
     cc: str | None = None
     folder: tempfile.TemporaryDirectory[str] = field(init=False)
+    arena: np.ndarray = field(init=False)       # of a model with states and a caller's arena: its instance
 
     def __post_init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="fuse2c_")
@@ -36,6 +37,8 @@ class HostModel:
         for name, text in (project.files(self.plan) | project.host_files(self.plan)).items():
             (root / name).write_text(text, encoding="utf-8")
         self.library = self._load(self._build(root))
+        self.arena = self.instance()
+        self.reset()
 
     def __enter__(self) -> HostModel:
         return self
@@ -51,22 +54,37 @@ class HostModel:
                        *(str(root / s) for s in sources), "-o", str(output)], f"{self.name}.c does not compile")
         return output
 
+    def instance(self) -> np.ndarray:
+        """A further arena, full of rubbish; put into `arena` and reset, it is another instance of the model."""
+        return np.full(self.plan.arena_bytes + 8, 0xA5, np.uint8)
+
+    def reset(self) -> None:
+        """States become zeros; a model without states has nothing to reset."""
+        if self.plan.options.stateful:
+            getattr(self.library, f"{self.name}_reset")(*self._arena(self.arena))
+
+    def _arena(self, arena: np.ndarray) -> list[object]:
+        """The argument that only the caller's arena needs."""
+        return [self.ffi.cast("void *", arena.ctypes.data)] if self.plan.options.arena == "caller" else []
+
     def _load(self, library: Path) -> object:
         self.ffi = cffi.FFI()
-        g = self.plan.graph
-        params = [f"const {CTYPE[g.type(t).dtype]} *" for t in g.inputs] + [f"{CTYPE[g.type(t).dtype]} *" for t in g.outputs]
-        params += ["void *"] * (self.plan.options.arena == "caller")
-        self.ffi.cdef(f"int {self.name}_run({', '.join(params)}); int {self.name}_trace({', '.join(params)}, uint8_t *);")
+        types = {t: CTYPE[self.plan.graph.type(t).dtype] for t in (*self.plan.inputs, *self.plan.outputs)}
+        arena = ["void *"] * (self.plan.options.arena == "caller")
+        params = [f"const {types[t]} *" for t in self.plan.inputs] + [f"{types[t]} *" for t in self.plan.outputs] + arena
+        self.ffi.cdef(f"int {self.name}_run({', '.join(params)}); int {self.name}_trace({', '.join([*params, 'uint8_t *'])});")
+        if self.plan.options.stateful:
+            self.ffi.cdef(f"void {self.name}_reset({', '.join(arena)});")
         return self.ffi.dlopen(str(library))
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs (logical arrays) of one inference."""
+        """Outputs (logical arrays) of one inference; with states, of the next frame."""
         return self._call("run", inputs, None)
 
     def trace(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Inputs and what each step wrote, by tensor name; views included."""
+        """Inputs, states before the run and what each step wrote, by tensor name; views included."""
         g = self.plan.graph
-        written = [t for s in self.plan.steps for t in s.node.outputs]
+        written = [t for s in self.plan.steps for t in s.node.outputs] + [t for t, _ in self.plan.options.stateful]
         record = np.zeros(sum(g.type(t).bytes for t in written) + 1, np.uint8)
         self._call("trace", inputs, record)
         values = {t: np.asarray(a) for t, a in inputs.items()}
@@ -89,18 +107,17 @@ class HostModel:
 
     def _call(self, entry: str, inputs: Mapping[str, np.ndarray], record: np.ndarray | None) -> dict[str, np.ndarray]:
         g = self.plan.graph
-        sources = [pack(np.asarray(inputs[t], g.type(t).dtype.numpy), g.type(t)) for t in g.inputs]
-        results = [np.zeros(g.type(t).count, g.type(t).dtype.numpy) for t in g.outputs]
-        buffers = [self._pointer(a, g.type(t)) for a, t in zip(sources + results, g.inputs + g.outputs, strict=True)]
-        arena = np.zeros(self.plan.arena_bytes + 8, np.uint8)
-        if self.plan.options.arena == "caller":
-            buffers.append(self.ffi.cast("void *", arena.ctypes.data))
+        sources = [pack(np.asarray(inputs[t], g.type(t).dtype.numpy), g.type(t)) for t in self.plan.inputs]
+        results = [np.zeros(g.type(t).count, g.type(t).dtype.numpy) for t in self.plan.outputs]
+        buffers = [self._pointer(a, g.type(t)) for a, t in zip(sources + results, self.plan.inputs + self.plan.outputs,
+                                                               strict=True)]
+        buffers += self._arena(self.arena)
         if record is not None:
             buffers.append(self.ffi.cast("uint8_t *", record.ctypes.data))
         status = getattr(self.library, f"{self.name}_{entry}")(*buffers)
         if status != 0:
             raise BuildError(f"{self.name}_{entry} returned {status}")
-        return {t: unpack(a, g.type(t)) for t, a in zip(g.outputs, results, strict=True)}
+        return {t: unpack(a, g.type(t)) for t, a in zip(self.plan.outputs, results, strict=True)}
 
     def _pointer(self, a: np.ndarray, t: TensorType) -> object:
         return self.ffi.cast(f"{CTYPE[t.dtype]} *", a.ctypes.data)
@@ -118,14 +135,14 @@ def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]]) -> list[dict[str
         toolchain.run([toolchain.host().cc, "-std=c99", "-O1", "-ffp-contract=off", *SANITIZE, *sources,
                        "-o", str(program)], "the sanitizer build failed")
         feed = b"".join(pack(np.asarray(s[t], g.type(t).dtype.numpy), g.type(t)).tobytes() for s in samples
-                        for t in g.inputs)
+                        for t in plan.inputs)
         done = subprocess.run([str(program)], input=feed, capture_output=True, check=False)
     if done.returncode != 0:
         raise BuildError("the sanitizer found a fault", stderr=done.stderr.decode(errors="replace"))
     outputs, at = [], 0
     for _ in samples:
         row = {}
-        for t in g.outputs:
+        for t in plan.outputs:
             kind = g.type(t)
             row[t] = unpack(np.frombuffer(done.stdout, kind.dtype.numpy, kind.count, at), kind)
             at += kind.bytes

@@ -37,7 +37,7 @@ class Layers:
     """One session for each step whose input and output tensors the ONNX file has too."""
 
     def __init__(self, plan: Plan, path: Path) -> None:
-        cut = Extractor(path)
+        cut = Extractor(path, plan.options.bind)
         self.sessions: dict[str, tuple[Any, tuple[str, ...]]] = {}
         self.skipped: list[str] = []
         for step in plan.steps:
@@ -61,5 +61,5 @@ class Layers:
 
 def whole(plan: Plan, path: Path, tensors: tuple[str, ...], optimise: bool = True) -> Any:
     """A session from the model's inputs to `tensors`, or None if the file does not have them."""
-    content = Extractor(path).cut({t: plan.graph.type(t) for t in plan.graph.inputs}, tensors)
+    content = Extractor(path, plan.options.bind).cut({t: plan.graph.type(t) for t in plan.graph.inputs}, tensors)
     return None if content is None else session(content, optimise)

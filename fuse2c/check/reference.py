@@ -58,7 +58,7 @@ def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], wa
     for n in step.node.parts[1:]:
         for t in n.inputs:
             if t and t not in made:
-                size = size + np.abs(values[t] if t in values else g.data(t)).astype(np.float64)    # type: ignore[arg-type]
+                size = size + np.abs(np.asarray(values[t] if t in values else g.data(t), np.float64))
     if first.op == "Softmax":
         terms += want.shape[-1] + int(4 * max(float(np.ptp(values[first.inputs[0]])), 1.0))
     return 2.0 * EPS * terms * size + 1e-37

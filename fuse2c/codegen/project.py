@@ -10,6 +10,7 @@ import numpy as np
 
 from fuse2c.codegen import folder, render, runtime
 from fuse2c.codegen.schedule import Caller, Part
+from fuse2c.codegen.state import State, states
 from fuse2c.codegen.tables import Table, table
 from fuse2c.codegen.view import clean, view
 from fuse2c.ir.types import CTYPE, DType, TensorType
@@ -61,7 +62,11 @@ class ModelView:
     target: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    states: tuple[State, ...]
+    successors: tuple[str, ...]     # C expressions of the states' new values at the end of a run
+    state_bytes: int                # of all states and the padding between them
     params: str
+    reset_params: str
     arena: str
     arena_bytes: int
     arena_used: bool
@@ -76,6 +81,7 @@ class ModelView:
     sources: tuple[str, ...]
     cflags: str
     example_args: str
+    reset_args: str
 
 
 def files(plan: Plan) -> dict[str, str]:
@@ -109,21 +115,29 @@ def model_view(plan: Plan) -> ModelView:
     """The view of a whole model."""
     name = identifier(plan.graph.name)
     # What the run function names beside its parameters.
-    namer = Namer(frozenset({"bytes", "n", "trace", "trace_at", f"{name}_arena", f"{name}_run", f"{name}_trace",
+    namer = Namer(frozenset({"at", "bytes", "i", "n", "order", "rows", "trace", "trace_at", f"{name}_arena",
+                             f"{name}_run", f"{name}_trace", f"{name}_reset",
                              *(s.function for s in plan.steps)}))
-    inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.graph.inputs)
-    outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.graph.outputs)
+    inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.inputs)
+    outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.outputs)
+    kept = states(plan, name, namer)
     views = [view(plan, s) for s in plan.steps]
     kernels = tuple(render.kernel(v, s.kernel.name) for v, s in zip(views, plan.steps, strict=True))
     tables = {n: a for v in views for n, a in v.tables.items()}
     params = [f"const {p.ctype} *{p.name}" for p in inputs] + [f"{p.ctype} *{p.name}" for p in outputs]
     caller = plan.options.arena == "caller"
-    parts = Caller(plan, views, {p.tensor: p.name for p in inputs + outputs}).parts()
+    buffers = {p.tensor: p.name for p in inputs + outputs} | {s.tensor: s.buffer for s in kept}
+    calls = Caller(plan, views, buffers)
+    parts = calls.parts()
     return ModelView(
         name=name, macro=name.upper(), title=clean(plan.graph.name),
         target=clean(plan.target.title), inputs=inputs, outputs=outputs,
-        params=_list(params + ["void *arena"] * caller), arena=plan.options.arena, arena_bytes=plan.arena_bytes,
-        arena_used=bool(plan.places), macs=plan.macs, launches=plan.launches,
+        states=kept, successors=tuple(calls.buffer(s.output, s.ctype) for s in kept),
+        state_bytes=plan.ram_bytes - plan.state_places[0].offset if kept else 0,
+        params=_list(params + ["void *arena"] * caller) or "void",
+        reset_params="void *arena" if caller else "void", reset_args="arena" if caller else "",
+        arena=plan.options.arena, arena_bytes=plan.arena_bytes,
+        arena_used=bool(plan.places or (kept and caller)), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
         kernels=kernels, parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),

@@ -113,13 +113,20 @@ class Caller:
         return CallView(f"{v.function}({', '.join(args)});", 1, whole)
 
     def pointer(self, p: Param, function: str) -> str:
-        """The C expression of a buffer: the caller's by name, intermediates by their place in the arena."""
+        """The C expression of a parameter's buffer."""
         ctype = p.declaration.rsplit("*", 1)[0].strip()
-        root = self.plan.root(p.tensor) if p.tensor else f"{function} scratch"
-        owner = next((self.ports[t] for t in self.ports if p.tensor and self.plan.root(t) == root), None)
+        return self.buffer(p.tensor, ctype) if p.tensor else self._place(f"{function} scratch", ctype)
+
+    def buffer(self, tensor: str, ctype: str) -> str:
+        """The C expression of a tensor's buffer: the caller's and states by name, others by their place in the arena."""
+        root = self.plan.root(tensor)
+        owner = next((self.ports[t] for t in self.ports if self.plan.root(t) == root), None)
         if owner is None:
-            return f"({ctype} *)(void *)&bytes[{self.places.get(root, 0)}]"
-        same = self.plan.graph.type(root).dtype == self.plan.graph.type(p.tensor).dtype
+            return self._place(root, ctype)
+        same = self.plan.graph.type(root).dtype == self.plan.graph.type(tensor).dtype
         return owner if same else f"({ctype} *)(void *){owner}"
+
+    def _place(self, name: str, ctype: str) -> str:
+        return f"({ctype} *)(void *)&bytes[{self.places.get(name, 0)}]"
 
 

@@ -34,7 +34,12 @@ def table(name: str, values: np.ndarray) -> Table:
 def _rows(flat: np.ndarray, dtype: DType) -> Iterator[str]:
     if dtype.is_half:
         flat, dtype = flat.view(np.uint16), DType.U16
-    items = [_plain(literal(v, dtype)) for v in flat]
+    if dtype.is_float:
+        items = [_plain(literal(v, dtype)) for v in flat]
+    else:                               # weights repeat their few values
+        values = flat.tolist()
+        text = {v: _plain(literal(v, dtype)) for v in set(values)}
+        items = [text[v] for v in values]
     width = WIDTH[flat.dtype.itemsize]
     for i in range(0, len(items), width):
         yield ", ".join(items[i:i + width]) + ","

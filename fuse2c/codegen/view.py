@@ -10,7 +10,7 @@ import numpy as np
 
 from fuse2c.codegen import scalar
 from fuse2c.codegen.scalar import Out
-from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
+from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
 from fuse2c.ops._tile import Tile
 from fuse2c.ops.base import bind, port_name
@@ -74,15 +74,15 @@ def view(plan: Plan, step: Step) -> View:
     args = _params(plan, step, tail)
     names = {key: f"{step.function}_{key}" for key in tables}
     rows = ["int32_t row", "int32_t row_end"] if spec.by_rows else []
+    # The tail's operands lie in memory like the output, row for row.
+    stride = "Y_SH" if "Y_SH" in spec.constants else str(spec.flags.get("row_stride", 0))
     return View(
         function=step.function, comment=_comment(plan, step), args=args,
         params=", ".join([p.declaration for p in args] + rows),
         constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
         x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0], _row(plan, step.node.parts[0].inputs[0], "iy", "X_SH")),
-        y=Operand(CTYPE[y.dtype], "y", _row(plan, step.node.outputs[0], "oy", "Y_SH" if "Y_SH" in spec.constants
-                                            else str(spec.flags.get("row_stride", 0)))),
-        tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", _row(plan, t, "oy", _height_stride(g.type(t))))
-                   for i, t in enumerate(tail, 1)),
+        y=Operand(CTYPE[y.dtype], "y", _row(plan, step.node.outputs[0], "oy", stride)),
+        tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", _row(plan, t, "oy", stride)) for i, t in enumerate(tail, 1)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
@@ -93,11 +93,6 @@ def _row(plan: Plan, tensor: str, variable: str, stride: str) -> str:
     """Where row `variable` of a tensor starts: in a ring, modulo its rows."""
     ring = plan.rings.get(plan.root(tensor))
     return f"({variable} % {ring}) * {stride}" if ring else f"{variable} * {stride}"
-
-
-def _height_stride(t: TensorType) -> str:
-    """Elements between the rows of an operand that lies in memory like the output."""
-    return str(t.strides[t.memory_axes[0]]) if len(t.shape) >= 3 and t.memory_axes else "0"
 
 
 def table_ctype(a: np.ndarray) -> str:

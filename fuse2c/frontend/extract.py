@@ -1,7 +1,7 @@
 """Parts of an ONNX model as models of their own, for comparisons layer by layer with another runtime."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,16 @@ from fuse2c.ir.types import TensorType
 
 
 class Extractor:
-    """Cuts models out of one file."""
+    """Cuts models out of one file. Inputs that are bound to a value are constants of every part."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bind: Mapping[str, np.ndarray] | None = None) -> None:
         self.model = external.parse(path)
         self.graph = self.model.graph
         self.made_by = {t: n for n in self.graph.node for t in n.output}
+        bound = {t: numpy_helper.from_array(np.asarray(value), t) for t, value in (bind or {}).items()}
+        kept = [t for t in self.graph.initializer if t.name not in bound]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend((*kept, *bound.values()))
         self.constants = {t.name for t in self.graph.initializer}
         weights = external.Weights(path.parent)
         for t in self.graph.initializer:
@@ -38,9 +42,9 @@ class Extractor:
             if id(node) not in names:
                 names.add(id(node))
                 nodes.append(node)
-                wanted.extend(node.input)
+                wanted.extend(_read(node))
         kept = [n for n in self.graph.node if id(n) in names]
-        used = {t for n in kept for t in n.input}
+        used = {t for n in kept for t in _read(n)}
         graph = helper.make_graph(
             kept, "part", [helper.make_tensor_value_info(t, _elem(kind), list(kind.shape)) for t, kind in inputs.items()
                            if t in used],
@@ -48,6 +52,15 @@ class Extractor:
         part = helper.make_model(graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version)
         content: bytes = onnx.shape_inference.infer_shapes(part).SerializeToString()
         return content
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """Tensors that a node reads, those that its bodies take from outside included."""
+    yield from node.input
+    for body in (g for a in node.attribute for g in (a.g, *a.graphs)):
+        own = {v.name for v in (*body.input, *body.initializer)} | {t for n in body.node for t in n.output}
+        read = [t for n in body.node for t in _read(n)] + [v.name for v in body.output]
+        yield from (t for t in read if t not in own)
 
 
 def _elem(t: TensorType) -> int:

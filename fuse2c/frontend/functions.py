@@ -1,7 +1,7 @@
 """ONNX function operators without a kernel of their own: their nodes, from onnx's own function bodies."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnx
@@ -18,6 +18,16 @@ def schema_of(node: onnx.NodeProto, version: int) -> Any:
         return onnx.defs.get_schema(node.op_type, version, node.domain)
     except onnx.defs.SchemaError:
         return None
+
+
+def unchanged(nodes: Iterable[onnx.NodeProto], version: int, later: int) -> bool:
+    """Whether operator set `version` has all operators of these nodes as `later` has them, which is newer."""
+    def since(n: onnx.NodeProto, opset: int) -> int | None:
+        schema = schema_of(n, opset)
+        return None if schema is None else int(schema.since_version)
+    own = [n for n in nodes if n.domain in DOMAINS]
+    return 0 < version < later and all(since(n, version) == since(n, later) is not None and not any(
+        a.HasField("g") or a.graphs for a in n.attribute) for n in own)
 
 
 def defines(node: onnx.NodeProto, version: int) -> bool:

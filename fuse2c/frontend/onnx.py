@@ -39,7 +39,7 @@ def read(path: Path, options: Options) -> Graph:
     # A model of operators of other domains only need not say which version of ONNX's own it does not use.
     plain = any(n.domain in structure.ONNX_DOMAINS for n in model.graph.node)
     version = opsets.get("", opsets.get("ai.onnx", 0 if plain else newest))
-    if not OPSET_MIN <= version <= newest:
+    if not OPSET_MIN <= version <= newest and not functions.unchanged(model.graph.node, version, OPSET_MIN):
         raise ModelError(f"the model uses opset {version}", hint=f"opsets {OPSET_MIN} to {newest} are supported; "
                          "onnx.version_converter can convert it")
     return _Reader(model, path, options, version).graph()
@@ -92,15 +92,16 @@ class _Reader(Importer):
         for name in self.options.bind:
             self._constant(name, np.asarray(self.options.bind[name]))
         values = [v for v in self.proto.input if v.name not in known]
-        self._check_dims({d.dim_param for v in values for d in v.type.tensor_type.shape.dim if d.dim_param})
+        self._check_dims({_dim_name(v.name, axis, d) for v in values for axis, d in
+                          enumerate(v.type.tensor_type.shape.dim) if not _is_static(d)})
         unbound = []
         for value in values:
             t = value.type.tensor_type
             if not value.type.HasField("tensor_type") or not t.HasField("shape"):
                 raise ModelError("an input has no tensor type with a shape", tensor=value.name,
                                  hint="export the model with shapes")
-            dims = [self._dim(dim, axis) for axis, dim in enumerate(t.shape.dim)]
-            unbound += [f"{value.name}: axis {axis} ({t.shape.dim[axis].dim_param or 'unnamed'})"
+            dims = [self._dim(value.name, axis, dim) for axis, dim in enumerate(t.shape.dim)]
+            unbound += [f"{value.name}: axis {axis} ({_dim_name(value.name, axis, t.shape.dim[axis])})"
                         for axis, size in enumerate(dims) if size is None]
             shape = tuple(size or 0 for size in dims)
             if prod(shape) > RESULT_LIMIT or len(shape) > MAX_RANK:
@@ -111,16 +112,14 @@ class _Reader(Importer):
             self.tensors[value.name] = Tensor(value.name, TensorType(dtype, shape), known_value)
         if unbound:
             raise UnboundDims("dimensions without a value", detail=tuple(unbound),
-                              hint="give each with --dim NAME=VALUE; an unnamed one needs an export with static shapes")
+                              hint="give each with --dim NAME=VALUE; the name is the one in parentheses")
         return tuple(v.name for v in values)
 
-    def _dim(self, dim: onnx.TensorShapeProto.Dimension, axis: int) -> int | None:
-        """A dimension's value; a symbolic first axis is the batch and defaults to 1; -1 stands for none."""
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
+    def _dim(self, tensor: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | None:
+        """A dimension's value; a first axis without one is the batch and defaults to 1."""
+        if _is_static(dim):
             return int(dim.dim_value)
-        if dim.dim_param in self.options.dims:
-            return self.options.dims[dim.dim_param]
-        return 1 if axis == 0 else None
+        return self.options.dims.get(_dim_name(tensor, axis, dim), 1 if axis == 0 else None)
 
     def _check_dims(self, named: set[str]) -> None:
         """Refuse values for dimensions that no input has."""
@@ -292,6 +291,16 @@ class _Reader(Importer):
             wanted = wanted | set(node.inputs) if wanted & set(node.outputs) else wanted
         error.constants = tuple(sorted(wanted & {v.name for v in self.proto.input}))
         return error
+
+
+def _is_static(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether the file says how large a dimension is; some exporters write -1 where they do not know."""
+    return dim.HasField("dim_value") and dim.dim_value >= 0
+
+
+def _dim_name(tensor: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
+    """What --dim calls a dimension: its own name, else that of its tensor and its axis; "?" names nothing."""
+    return dim.dim_param.strip("?") or f"{tensor}.{axis}"
 
 
 def _check_size(t: TensorType, node: str, op: str) -> None:

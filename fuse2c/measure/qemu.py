@@ -52,7 +52,7 @@ class Firmware:
     """A generated model to run: its name, the folder `fuse2c build` wrote, its arguments in the order of <name>_run.
 
     outputs: type and number of elements of each; caller_arena: whether <name>_run takes an arena as its last
-    argument, of <NAME>_ARENA_BYTES bytes.
+    argument, of <NAME>_ARENA_BYTES bytes; stateful: whether it has a <name>_reset, for a sequence to start with.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Firmware:
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[tuple[np.dtype, int], ...]
     caller_arena: bool
+    stateful: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,9 @@ def case_header(firmware: Firmware) -> str:
         lines.append(f"static uint8_t f2c_bench_arena[{size_macro} + F2C_BENCH_GUARD] __attribute__((aligned(16)));")
         outputs.append("f2c_bench_arena")
         regions.append(f"{{f2c_bench_arena, {size_macro}}}")
+    reset = f"{firmware.name}_reset({'f2c_bench_arena' if firmware.caller_arena else ''})"
     lines += [
+        f"#define F2C_BENCH_RESET() {reset if firmware.stateful else '(void)0'}",
         f"#define F2C_BENCH_OUTPUTS {len(firmware.outputs)}u",
         f"#define F2C_BENCH_REGIONS {len(regions)}u",
         f"static const struct f2c_bench_region f2c_bench_regions[F2C_BENCH_REGIONS] = {{{', '.join(regions)}}};",

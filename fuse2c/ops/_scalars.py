@@ -7,6 +7,7 @@ A result is wrapped to the element type by the code generator: halves are rounde
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ class Row:
     real: str = ""
     integer: str = ""
     boolean: str = ""
+    unsigned: str = ""                              # in place of `integer` where that compares uint32 or uint64 with 0
     attrs: tuple[tuple[str, float], ...] = ()       # ONNX attribute and its default, in the order of the numbers
     result: DType | None = None                     # element type of the result; None: that of the first operand
     monotone: bool = False                          # never decreasing: a rounding may be moved in front of it
@@ -75,7 +77,9 @@ def _wrap(exact: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return np.asarray(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
-    return np.asarray(np.power(a, b.astype(a.dtype)))
+    # 1 / a**-b, cut off: 1 or -1 for these two bases, 0 for all others.
+    power = np.power(a, np.where(b < 0, b % 2, b).astype(a.dtype))
+    return np.where((b >= 0) | (np.abs(a) == 1), power, 0).astype(a.dtype)
 
 
 def _shift(p: Numbers, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -112,7 +116,7 @@ def _bitwise(sign: str, function: Callable[..., Any]) -> Row:
 
 
 UNARY: dict[str, Row] = {
-    "Abs": Row(_same(np.abs), "f2c_abs{s}({a})", "(({a} < 0) ? ({T})(0 - ({U}){a}) : {a})"),
+    "Abs": Row(_same(np.abs), "f2c_abs{s}({a})", "(({a} < 0) ? ({T})(0 - ({U}){a}) : {a})", unsigned="{a}"),
     "Acos": Row(_wide(_same(np.arccos)), "f2c_acos{s}({a})"),
     "Acosh": Row(_wide(_same(np.arccosh)), "f2c_acosh{s}({a})"),
     "Asin": Row(_wide(_same(np.arcsin)), "f2c_asin{s}({a})"),
@@ -150,7 +154,7 @@ UNARY: dict[str, Row] = {
                 attrs=(("alpha", 1.6732632423543772), ("gamma", 1.0507009873554805))),
     "Sigmoid": Row(_wide(lambda p, x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x)))),
                    "f2c_sigmoid{s}({a})"),
-    "Sign": Row(_same(np.sign), "f2c_sign{s}({a})", "(({a} > 0) - ({a} < 0))"),
+    "Sign": Row(_same(np.sign), "f2c_sign{s}({a})", "(({a} > 0) - ({a} < 0))", unsigned="(({a} > 0u) ? 1u : 0u)"),
     "Sin": Row(_wide(_same(np.sin)), "f2c_sin{s}({a})"),
     "Sinh": Row(_wide(_same(np.sinh)), "f2c_sinh{s}({a})"),
     "Softplus": Row(_wide(lambda p, x: np.logaddexp(0, x)), "f2c_softplus{s}({a})"),
@@ -192,6 +196,8 @@ def text(row: Row, dtype: DType) -> str:
     ctype = COMPUTE[dtype]
     suffix = f"{'u' if ctype.startswith('u') else 's'}{64 if '64' in ctype else 32}"
     chosen = row.boolean if dtype == DType.BOOL else row.integer
+    if ctype.startswith("u"):
+        chosen = row.unsigned or chosen
     return chosen.replace("{T}", ctype).replace("{U}", unsigned(dtype)).replace("{i}", suffix)
 
 
@@ -208,11 +214,12 @@ def literal(value: Any, dtype: DType) -> str:
         if number in (-2 ** 31, -2 ** 63) and dtype in (DType.I32, DType.I64):
             return f"({number + 1}{suffix} - 1)"
         return f"({number}{suffix})" if number < 0 else f"{number}{suffix}"
-    v = np.float64(value) if dtype == DType.F64 else np.float32(value)
-    if not np.isfinite(v):
-        name = "NAN" if np.isnan(v) else "INFINITY"
-        return f"(-F2C_{name})" if v < 0 else f"F2C_{name}"
+    v = np.float64(value) if dtype is DType.F64 else np.float32(value)
+    real = float(v)                 # numpy's functions take long for one number, and weights are millions
+    if not math.isfinite(real):
+        name = "NAN" if math.isnan(real) else "INFINITY"
+        return f"(-F2C_{name})" if real < 0 else f"F2C_{name}"
     digits = str(v)
-    digits = digits if any(mark in digits for mark in ".e") else f"{digits}.0"
-    digits += "" if dtype == DType.F64 else "f"
-    return f"({digits})" if v < 0 or np.signbit(v) else digits
+    digits = digits if "." in digits or "e" in digits else f"{digits}.0"
+    digits += "" if dtype is DType.F64 else "f"
+    return f"({digits})" if digits[0] == "-" else digits

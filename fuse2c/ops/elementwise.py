@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import _nest, _scalars, _stored, _tile
 from fuse2c.ops._scalars import BINARY, UNARY, Row, literal
 from fuse2c.ops.base import Call, Kernel, Op, RowWindow, Scalar, Source, Spec
+from fuse2c.ops.movement import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,32 @@ def row(c: Call) -> Row:
 
 def from_onnx(src: Source) -> None:
     """Any operator of the two tables; Max, Min and their like take any number of operands."""
-    if src.opset < 7 and src.attrs.get("broadcast") and "axis" in src.attrs:
-        raise src.refuse("broadcasting along an axis, as before opset 7", attr="axis",
-                         hint="onnx.version_converter can convert the model")
+    if src.opset < 7 and len(src.inputs) == 2:
+        src = aligned(src)
     attrs = Attrs(numbers(src, (UNARY.get(src.op) or BINARY[src.op]).attrs))
     if src.op in UNARY or len(src.inputs) == 2:
         src.node(src.op, attrs)
         return
     chain(src, src.op, attrs, src.outputs)
+
+
+def aligned(src: Source) -> Source:
+    """Before opset 7 the axes of the second operand are those of the first from `axis` on; a PRelu's slope has axis 1.
+
+    Without `axis` they are the last ones, as everywhere since.
+    """
+    (x, y), axis = src.inputs, src.attrs.get("axis", 1 if src.op == "PRelu" else None)
+    rank, shape = len(src.graph.type(x).shape), src.graph.type(y).shape
+    if axis is None or prod(shape) == 1:
+        return src
+    behind = rank - axis % rank - len(shape)
+    if behind < 0:
+        raise src.refuse(f"an operand of shape {list(shape)} that starts at axis {axis} of {rank}", attr="axis")
+    if behind == 0:
+        return src
+    wide = src.graph.temporary(f"{y}.wide")
+    src.node("Reshape", Shape((*shape, *(1,) * behind)), (y,), (wide,))
+    return replace(src, inputs=(x, wide))
 
 
 def numbers(src: Source, known: tuple[tuple[str, float], ...]) -> tuple[float, ...]:
@@ -66,7 +86,6 @@ def numbers(src: Source, known: tuple[tuple[str, float], ...]) -> tuple[float, .
 
 def chain(src: Source, op: str, attrs: Attrs, outputs: tuple[str, ...]) -> None:
     """op(op(x0, x1), x2), ...: an operator of any number of operands; of one, the operand itself."""
-    from fuse2c.ops.movement import Shape
     last = src.inputs[0]
     if len(src.inputs) == 1:
         src.node("Reshape", Shape(src.graph.type(last).shape), (last,), outputs)
@@ -141,18 +160,35 @@ def from_shift(src: Source) -> None:
     src.node("BitShift", Attrs((int(src.attrs["direction"] == "LEFT"),)))
 
 
+def from_prelu(src: Source) -> None:
+    """PRelu; no unsigned number is below 0."""
+    t = src.graph.type(src.inputs[0])
+    if t.dtype.is_float or t.dtype.is_signed:
+        from_onnx(src)
+    else:
+        src.node("Reshape", Shape(t.shape), src.inputs[:1])
+
+
 def from_shrink(src: Source) -> None:
     """Shrink: x - bias above lambd, x + bias below -lambd, else 0."""
     src.node("Shrink", Attrs((float(src.attrs.get("lambd", 0.5)), float(src.attrs.get("bias", 0.0)))))
+
+
+def _shrink(p: tuple[float, float], x: np.ndarray) -> np.ndarray:
+    """Both numbers are cut off to the type of x first, as in ONNX's own definition of the operator."""
+    limit, bias = (np.asarray(v).astype(x.dtype) for v in p)
+    below = (x < -limit) if x.dtype.kind != "u" else np.zeros(x.shape, np.bool_)
+    return np.where(x > limit, x - bias, np.where(below, x + bias, np.zeros((), x.dtype))).astype(x.dtype)
 
 
 _SELECT = "(({a} != 0) ? {b} : {c})"
 WHERE = Row(lambda p, condition, x, y: np.where(condition.astype(np.bool_), x, y), _SELECT, _SELECT, _SELECT)
 UNARY["IsInf"] = Row(lambda p, x: (x == p[0]) | (x == p[1]), "((({a} == {p0}) || ({a} == {p1})) ? 1 : 0)",
                      result=DType.BOOL)
-UNARY["Shrink"] = Row(lambda p, x: np.where(x > p[0], x - p[1], np.where(x < -p[0], x + p[1], 0)).astype(x.dtype),
+UNARY["Shrink"] = Row(_shrink,
                       "(({a} > {p0}) ? ({a} - {p1}) : (({a} < -{p0}) ? ({a} + {p1}) : 0.0{l}))",
-                      "(({a} > {p0}) ? ({a} - {p1}) : (({a} < -{p0}) ? ({a} + {p1}) : 0))")
+                      "(({a} > {p0}) ? ({a} - {p1}) : (({a} < -{p0}) ? ({a} + {p1}) : 0))",
+                      unsigned="(({a} > {p0}) ? ({a} - {p1}) : 0u)")
 BINARY["BitShift"] = Row(_scalars._shift, integer="(({p0} != 0) ? f2c_shl_{i}({a}, {b}) : f2c_shr_{i}({a}, {b}))")
 
 
@@ -244,7 +280,8 @@ def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[
 
 OWN: dict[str, dict[str, Callable[[Source], None]]] = {
     "Add": {"Add": from_onnx, "Sum": from_sum, "Mean": from_mean}, "Mod": {"Mod": from_mod}, "FMod": {},
-    "Pow": {"Pow": from_pow}, "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift},
+    "Pow": {"Pow": from_pow}, "PRelu": {"PRelu": from_prelu},
+    "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift},
     "Shrink": {"Shrink": from_shrink}}
 OPS = (*(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
        *(operator(name, OWN.get(name, {name: from_onnx}), ("a", "b")) for name in BINARY),

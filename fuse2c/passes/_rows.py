@@ -56,12 +56,15 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     splits = (spec.by_rows and spec.window is not None and spec.images == 1 and len(step.node.outputs) == 1
               and spec.rows <= MAX_ROWS)
     rows = spec.rows if splits else 1
-    out_rows = spec.rows if splits and not spec.over_input and height(g.type(y)) == spec.rows else 1
     first, elementwise = step.node.parts[0], "loads" in spec.flags
+    # An elementwise kernel goes along the outermost axis in memory, the others along H, wherever it lies.
+    rows_of = height if elementwise else vertical
+    out_rows = spec.rows if splits and not spec.over_input and rows_of(g.type(y)) == spec.rows else 1
     readers = []
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
-        count = height(g.type(t)) if elementwise or t in _tail(step) else vertical(g.type(t))
-        if not splits or count == 0 or not _same_rows(plan, t, count):
+        count = rows_of(g.type(t))
+        # What has one row along H may lie in memory as several rows: planes of its channels.
+        if not splits or count <= 1 or not _same_rows(plan, t, count):
             spans = tuple([0] * rows), tuple([WHOLE] * rows)
         elif spec.window is not None and t == first.inputs[0] and t not in _tail(step) and not elementwise:
             pairs = [spec.window.rows(j, count) for j in range(rows)]

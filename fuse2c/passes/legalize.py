@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuse2c.errors import PlanError
+from fuse2c.errors import PlanError, ShapeError, did_you_mean
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops.elementwise import Attrs
@@ -18,17 +18,40 @@ from fuse2c.plan import Plan
 def run(plan: Plan) -> Plan:
     """Apply --io, drop dead code, keep the graph as the model's own meaning."""
     g = plan.graph
+    _check_states(plan)
     if plan.options.io == "int8":
-        g = _stored_outputs(_stored_inputs(g))
+        g = _stored_outputs(_stored_inputs(g, plan.inputs), plan.outputs)
     elif plan.options.io == "float":
-        g = _real_outputs(_real_inputs(g))
+        g = _real_outputs(_real_inputs(g, plan.inputs), plan.outputs)
     g = g.pruned()
     return replace(plan, graph=g, source=g)
 
 
-def _stored_inputs(g: Graph) -> Graph:
+def _check_states(plan: Plan) -> None:
+    """Each pair of --stateful is an input and an output that hold the same; --io leaves both as the model has them."""
+    g, seen = plan.graph, set[str]()
+    for pair in plan.options.stateful:
+        for what, name, known in (("input", pair[0], g.inputs), ("output", pair[1], g.outputs)):
+            if name not in known:
+                raise PlanError(f"--stateful: the model has no {what} called {name!r}", hint=did_you_mean(name, known))
+        x, y = (g.type(t) for t in pair)
+        if pair[0] in seen:
+            raise PlanError("--stateful: an input is named twice", tensor=pair[0], hint="one output for each input")
+        if (x.dtype, x.shape) != (y.dtype, y.shape):
+            raise ShapeError(f"--stateful: {pair[0]} is {x.dtype.value} {list(x.shape)}, but {pair[1]} is "
+                             f"{y.dtype.value} {list(y.shape)}", tensor=pair[1],
+                             hint="a state has one type and shape; --dim gives a value to a symbolic dimension")
+        if not x.count:
+            raise ShapeError("--stateful: a state without elements", tensor=pair[0])
+        seen.add(pair[0])
+    if plan.options.stateful and not plan.outputs:
+        raise PlanError("--stateful: every output is a state, and none is left for the caller",
+                        hint="leave one output out, or add one to the model")
+
+
+def _stored_inputs(g: Graph, names: tuple[str, ...]) -> Graph:
     """Drop the QuantizeLinear behind each float input: the firmware then gives stored values."""
-    for name in g.inputs:
+    for name in names:
         user = g.only_user(name)
         if g.type(name).dtype.is_float:
             if user is None or user.op != "QuantizeLinear":
@@ -40,9 +63,9 @@ def _stored_inputs(g: Graph) -> Graph:
     return g
 
 
-def _stored_outputs(g: Graph) -> Graph:
+def _stored_outputs(g: Graph, names: tuple[str, ...]) -> Graph:
     """Drop the DequantizeLinear before each float output."""
-    for name in g.outputs:
+    for name in names:
         dq = g.producer(name)
         if g.type(name).dtype.is_float:
             if dq is None or dq.op != "DequantizeLinear":
@@ -57,9 +80,9 @@ def _stored_outputs(g: Graph) -> Graph:
     return g
 
 
-def _real_inputs(g: Graph) -> Graph:
+def _real_inputs(g: Graph, names: tuple[str, ...]) -> Graph:
     """A QuantizeLinear behind each stored input."""
-    for name in g.inputs:
+    for name in names:
         t = g.type(name)
         quant = t.quant or next((g.type(d.inputs[0]).quant for d in g.users(name)), None)
         if t.dtype.is_float or quant is None:
@@ -72,9 +95,9 @@ def _real_inputs(g: Graph) -> Graph:
     return g
 
 
-def _real_outputs(g: Graph) -> Graph:
+def _real_outputs(g: Graph, names: tuple[str, ...]) -> Graph:
     """A DequantizeLinear before each stored output."""
-    for name in g.outputs:
+    for name in names:
         t = g.type(name)
         if t.dtype.is_float or t.quant is None or name in g.inputs:
             continue

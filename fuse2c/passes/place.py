@@ -1,7 +1,8 @@
 """An address for every intermediate tensor, ring and scratch buffer: several heuristics, the best result.
 
 Lifetimes are those of rows: an output may overlap its own input where the rows that it overwrites have been read.
-Tensors that belong to the caller (inputs, outputs) have no address here. An operand that dies at a step may lend its
+Tensors that belong to the caller (inputs, outputs) have no address here, nor has the old value of a state; its new
+value has one, and lives to the end of the run, when it replaces the old one. An operand that dies at a step may lend its
 bytes to the step's result where the kernel reads each element before it writes it (in place).
 """
 from __future__ import annotations
@@ -15,9 +16,7 @@ from fuse2c.errors import DoesNotFit
 from fuse2c.ops import all_ops
 from fuse2c.passes import _rows
 from fuse2c.passes._rows import Life, Unit
-from fuse2c.plan import Decision, Place, Plan, Step
-
-ALIGN = 8       # bytes; kernels may use 64-bit loads
+from fuse2c.plan import ALIGN, Decision, Place, Plan, Step
 
 
 def run(plan: Plan) -> Plan:
@@ -100,10 +99,14 @@ def lifetimes(plan: Plan) -> list[Life]:
     """Every buffer of the arena."""
     steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
     used = {t for s in steps for t in (s.writes, *s.also, *(r.tensor for r in s.readers))}
-    tensors = sorted(used - _caller_owned(plan))
+    kept = {plan.root(t) for _, t in plan.options.stateful}
+    tensors = sorted(used - _caller_owned(plan) | used & kept)
     found = list(_rows.lives(plan, steps, order, tensors).values())
     for life in found:
         life.ring = plan.rings.get(life.name, 0)
+        if life.name in kept:
+            life.dies[:] = len(order) - 1
+            life.spans = _rows.merged(list(zip(life.born.tolist(), life.dies.tolist(), strict=True)))
     for i, s in enumerate(plan.steps):
         times = [time for time, (step, _) in enumerate(order) if step == i]
         if s.spec.scratch and times:
@@ -177,12 +180,13 @@ def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: dict[tuple[in
 
 def _check_fit(plan: Plan) -> None:
     ram_name, ram = plan.target.holding("arena")
-    if plan.arena_bytes > ram.bytes:
+    if plan.ram_bytes > ram.bytes:
         at = max(plan.places, key=lambda p: p.offset + p.size)
         step = plan.steps[units(plan)[at.first][0]]
         live = [f"{p.size:>9} bytes  {p.name}" for p in plan.places if p.first <= at.first <= p.last]
-        raise DoesNotFit(f"the arena needs {plan.arena_bytes} bytes of {ram_name}, {plan.target.name} has {ram.bytes}: "
-                         f"{plan.arena_bytes - ram.bytes} too many", node=step.node.name, op=step.node.op,
+        live += [f"{p.size:>9} bytes  state {p.name}" for p in plan.state_places]
+        raise DoesNotFit(f"the arena needs {plan.ram_bytes} bytes of {ram_name}, {plan.target.name} has {ram.bytes}: "
+                         f"{plan.ram_bytes - ram.bytes} too many", node=step.node.name, op=step.node.op,
                          detail=("live at the peak:", *live),
                          hint="--optimize ram, a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")

@@ -1,6 +1,7 @@
 /* Runs one model twice on a board of QEMU and reports what it cost. bench_case.h, which fuse2c writes, brings the
  * model's header, the inputs and these names:
  *   F2C_BENCH_CALL()            the call of <name>_run, an int
+ *   F2C_BENCH_RESET()           the call of <name>_reset; nothing for a model without states
  *   F2C_BENCH_REGIONS           how many memory regions the model writes to
  *   F2C_BENCH_OUTPUTS           the first so many of them are outputs; an arena may follow
  *   f2c_bench_regions[]         each with `memory` of `bytes` bytes and F2C_BENCH_GUARD bytes more behind them
@@ -152,6 +153,7 @@ int main(void)
     int first;
 
     fill_regions(0xA5u);
+    F2C_BENCH_RESET();
     run_on_painted_stack();
     stack = stack_taken();
     hold = guards_hold();
@@ -159,6 +161,7 @@ int main(void)
     first = returned;
 
     fill_regions(0x5Au);
+    F2C_BENCH_RESET();
     f2c_clock_start();
     overhead = ticks_of(run_nothing);
     ticks = ticks_of(run_model);

@@ -1,0 +1,40 @@
+/** @file digits_int8.h
+ *  digits_int8, compiled by fuse2c for: Arm Cortex-M4 with FPU.
+ *  198976 multiply-accumulates and 8 kernel calls an inference; 12208 bytes of constants.
+ */
+#ifndef DIGITS_INT8_H
+#define DIGITS_INT8_H
+
+#include <stdint.h>
+
+#include "f2c.h"
+
+#if F2C_API != 1
+#error "f2c.h and digits_int8.h are of different versions: regenerate"
+#endif
+
+/* input image: int8 [1, 1, 8, 8] */
+#define DIGITS_INT8_IMAGE_COUNT 64
+#define DIGITS_INT8_IMAGE_SCALE 0.003921569f    /* real = scale * (stored - zero) */
+#define DIGITS_INT8_IMAGE_ZERO (-128)
+
+/* output probabilities: int8 [1, 10] */
+#define DIGITS_INT8_PROBABILITIES_COUNT 10
+#define DIGITS_INT8_PROBABILITIES_SCALE 0.00390625f    /* real = scale * (stored - zero) */
+#define DIGITS_INT8_PROBABILITIES_ZERO (-128)
+
+/** Bytes of working memory: a buffer of the caller's, aligned to 8 bytes. */
+#define DIGITS_INT8_ARENA_BYTES 2560
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One inference. Returns 0. Re-entrant: all state is in the arena, which may be reused between calls. */
+int digits_int8_run(const int8_t *image, int8_t *probabilities, void *arena);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DIGITS_INT8_H */
