@@ -1,7 +1,9 @@
 /** @file f2c_erf.h  The error function and GELU, float32, for all inputs; no library.
  *
- * Worst errors |result - exact| in units in the last place of the exact result (TBD):
- * f2c_erf 2.00 ULP, f2c_gelu 2.00 ULP, f2c_gelu_tanh 2.00 ULP.
+ * Worst errors |result - exact| in units in the last place of the exact result, subnormal results included, by
+ * scripts/sweep_math.py.
+ * Over all 2^32 inputs: f2c_erf 1.11 ULP. Over all inputs of 2^-14..2^8 in size and one in 64 of the others:
+ * f2c_gelu 1.78 ULP, f2c_gelu_tanh 0.81 ULP.
  * NaN stays. GELU of -infinity is NaN, as the product -infinity * 0 in its definition.
  */
 #ifndef F2C_ERF_H

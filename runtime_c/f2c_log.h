@@ -1,7 +1,11 @@
 /** @file f2c_log.h  Logarithms, powers, hyperbolic functions and what is made of them, for all float32; no library.
  *
- * Worst errors |result - exact| in units in the last place of the exact result (all of 2^-14..2^8 in size, samples elsewhere):
- * f2c_log 2.00 ULP, f2c_log1p 2.00 ULP, f2c_expm1 2.00 ULP, f2c_softplus 2.00 ULP, f2c_mish 2.00 ULP, f2c_asinh 2.00 ULP, f2c_acosh 2.00 ULP, f2c_atanh 2.00 ULP, f2c_sinh 2.00 ULP, f2c_cosh 2.00 ULP, f2c_pow 2.00 ULP.
+ * Worst errors |result - exact| in units in the last place of the exact result, subnormal results included, by
+ * scripts/sweep_math.py.
+ * Over all 2^32 inputs: f2c_log 0.83 ULP, f2c_cosh 1.10 ULP.
+ * Over all inputs of 2^-14..2^8 in size and one in 64 of the others: f2c_log1p 0.84 ULP, f2c_expm1 0.98 ULP,
+ * f2c_softplus 1.19 ULP, f2c_mish 0.78 ULP, f2c_asinh 0.85 ULP, f2c_acosh 0.82 ULP, f2c_atanh 0.85 ULP,
+ * f2c_sinh 1.59 ULP. Over 30 million pairs: f2c_pow 0.83 ULP.
  * NaN, infinities and -0 as in C99's functions.
  */
 #ifndef F2C_LOG_H

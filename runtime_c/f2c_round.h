@@ -1,8 +1,9 @@
 /** @file f2c_round.h  Rounding, remainders and the square root of float32, for all inputs; no library.
  *
  * All are exact or correctly rounded: f2c_floor 0 ULP, f2c_ceil 0 ULP, f2c_trunc 0 ULP, f2c_round_even 0 ULP,
- * f2c_fmod 0 ULP, f2c_mod 0.5 ULP, f2c_sqrt 0.5 ULP, f2c_sqrt_soft 0.5 ULP, f2c_sign 0 ULP (one-argument functions:
- * all 2^32 inputs). NaN gives NaN; -0 as in C99 unless a line below says else.
+ * f2c_fmod 0 ULP, f2c_mod 0.5 ULP, f2c_sqrt 0.5 ULP, f2c_sqrt_soft 0.5 ULP, f2c_sign 0 ULP. Measured by
+ * scripts/sweep_math.py over all inputs of 2^-14..2^8 in size and one in 64 of the others, and over 30 million pairs.
+ * NaN gives NaN; -0 as in C99 unless a line below says else.
  */
 #ifndef F2C_ROUND_H
 #define F2C_ROUND_H

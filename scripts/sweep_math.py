@@ -1,30 +1,33 @@
 """Worst error of the C runtime's float32 functions over all 2^32 inputs, against their float64 twins on this machine.
 
-    PYTHONPATH=. python scripts/sweep_math.py                 # every function of one argument: about an hour
-    PYTHONPATH=. python scripts/sweep_math.py f2c_exp f2c_sin # one to three minutes each
+    PYTHONPATH=. python scripts/sweep_math.py f2c_exp f2c_sin   # one to four minutes each
+    PYTHONPATH=. python scripts/sweep_math.py --part            # all functions, some 20 seconds each
 
-A line each: the worst |result - exact| in units in the last place of the exact result, and the input that has it. The
-headers in runtime_c state these figures; tests/test_runtime_math.py holds the headers to them on a dense sample.
-Exit code 1 when a function is worse than its header says, or wrong in NaN, an infinity or the sign of a zero.
+With --part every input of 2^-14..2^8 in size, where most functions bend, and one in 64 of the others. Functions of two
+arguments take 30 million pairs of all kinds. A line each: the worst |result - exact| in units in the last place of the
+exact result, and the input that has it. The headers in runtime_c state these figures and how far the sweep went;
+tests/test_runtime_math.py holds the headers to them on a dense sample. Exit code 1 when a function is worse than its
+header says, or wrong in NaN, an infinity or the sign of a zero.
 """
 from __future__ import annotations
 
+import argparse
 import re
-import struct
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cffi
+import numpy as np
 
 from fuse2c import toolchain
 from fuse2c.resources import folder
 
 HEADERS = ("f2c_math.h", "f2c_round.h", "f2c_log.h", "f2c_trig.h", "f2c_erf.h")
 TWO_ARGUMENTS = ("f2c_pow", "f2c_fmod", "f2c_mod", "f2c_atan2")
-INTERVALS = 64  # progress, and an early end on Ctrl-C
+ROUNDS, ROUND = 30, 1_000_000  # of pairs
 
 # |got - exact| in units in the last place of exact as a float32; infinity where the kind or a zero's sign is wrong.
 # The unit is 2^(e - 23), e in -126..127. Its reciprocal comes from the bits of exact: ldexp would take long.
@@ -49,14 +52,27 @@ static double f2c_test_ulps(float got, double exact)
 }
 """
 SWEEP = """
-void sweep_NAME(uint64_t first, uint64_t count, double *worst, uint32_t *where)
+void sweep_NAME(uint64_t first, uint64_t count, double *worst, float *where)
 {
     for (uint64_t i = first; i < first + count; ++i) {
         const float v = f2c_of_bits((uint32_t)i);
         const double error = f2c_test_ulps(NAME(v), TWIN_f64((double)v));
         if (error > *worst) {
             *worst = error;
-            *where = (uint32_t)i;
+            *where = v;
+        }
+    }
+}
+"""
+SWEEP_PAIRS = """
+void sweep_NAME(const float *a, const float *b, uint64_t count, double *worst, float *where)
+{
+    for (uint64_t i = 0; i < count; ++i) {
+        const double error = f2c_test_ulps(NAME(a[i], b[i]), TWIN_f64((double)a[i], (double)b[i]));
+        if (error > *worst) {
+            *worst = error;
+            where[0] = a[i];
+            where[1] = b[i];
         }
     }
 }
@@ -83,34 +99,66 @@ def build(source: str, declarations: str, root: Path) -> tuple[Any, Any]:
     return ffi, ffi.dlopen(str(root / "library.so"))
 
 
-def sweep(names: list[str]) -> int:
+def pairs(name: str, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """At least 2 * count pairs: of all exponents, with a result of moderate size, and all pairs of special values."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 2**32, (2, count), dtype=np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        if name == "f2c_pow":
+            a = np.concatenate([a, np.abs(a), rng.uniform(0.5, 2, count).astype(np.float32)])
+            near = (rng.uniform(-152, 130, a.size) / np.log2(np.abs(a.astype(float)))).astype(np.float32)
+            b = np.concatenate([b, rng.integers(-40, 40, count).astype(np.float32), b])
+        else:
+            size = rng.uniform(-1, 1, count) * np.exp2(rng.uniform(-6, 6, count))
+            near = (size * a.astype(float)).astype(np.float32)
+    special = np.array([0, 1e-45, 1.1754944e-38, 1e-30, 0.3, 0.5, 0.99999994, 1, 1.0000001, 1.5, 2, 3, 4, 8388607.5,
+                        16777215, 16777216, 33554432, 2147483648, 3.4028235e38, np.inf, np.nan], np.float32)
+    grid = np.meshgrid(*[np.concatenate([special, -special])] * 2)
+    return np.concatenate([a, a, grid[0].ravel()]), np.concatenate([b, near, grid[1].ravel()])
+
+
+def intervals(part: bool) -> Iterator[tuple[int, int]]:
+    """(first, count) of the 32 bits of the inputs."""
+    if not part:
+        yield 0, 1 << 32
+        return
+    for sign in (0, 1 << 31):
+        yield sign + ((127 - 14) << 23), 22 << 23
+    for block in range(1 << 16):
+        yield (block << 16) + (block * 40503 & 0xFC00), 1 << 10  # scattered, so that mantissas differ in each exponent
+
+
+def sweep(names: list[str], part: bool) -> int:
     """Sweep the functions one after the other; the number of those that are worse than stated."""
     limits, worse = stated(), 0
-    includes = "#include <float.h>\n" + "".join(f'#include "{h}"\n' for h in (*HEADERS, "f2c_f64.h"))
-    source = includes + ULPS + "".join(
-        SWEEP.replace("TWIN", name.removesuffix("_soft")).replace("NAME", name) for name in names)
+    source = "#include <float.h>\n" + "".join(f'#include "{h}"\n' for h in (*HEADERS, "f2c_f64.h")) + ULPS
+    source += "".join((SWEEP_PAIRS if name in TWO_ARGUMENTS else SWEEP)
+                      .replace("TWIN", name.removesuffix("_soft")).replace("NAME", name) for name in names)
+    prototypes = "".join(f"void sweep_{n}({'const float *, const float *' if n in TWO_ARGUMENTS else 'uint64_t'},"
+                         "uint64_t, double *, float *);" for n in names)
     with tempfile.TemporaryDirectory() as root:
-        prototypes = "".join(f"void sweep_{n}(uint64_t, uint64_t, double *, uint32_t *);" for n in names)
         ffi, library = build(source, prototypes, Path(root))
         for name in names:
-            worst, where = ffi.new("double *", 0.0), ffi.new("uint32_t *", 0)
-            size = 2**32 // INTERVALS
-            for i in range(INTERVALS):
-                getattr(library, f"sweep_{name}")(i * size, size, worst, where)
-            value = struct.unpack("<f", struct.pack("<I", where[0]))[0]
+            worst, where, run = ffi.new("double *", 0.0), ffi.new("float[2]"), getattr(library, f"sweep_{name}")
+            if name in TWO_ARGUMENTS:
+                for seed in range(ROUNDS):
+                    a, b = pairs(name, ROUND // 2, seed)
+                    run(ffi.from_buffer("float[]", a), ffi.from_buffer("float[]", b), a.size, worst, where)
+            else:
+                for first, count in intervals(part):
+                    run(first, count, worst, where)
             bad = not worst[0] <= limits[name]
             worse += bad
-            print(f"{name} {worst[0]:.4f} ULP at {value!r} (0x{where[0]:08X})" + bad * f", stated {limits[name]}",
-                  flush=True)
+            at = ", ".join(repr(v) for v in list(where)[:1 + (name in TWO_ARGUMENTS)])
+            print(f"{name} {worst[0]:.4f} ULP at {at}" + bad * f", stated {limits[name]}", flush=True)
     return worse
 
 
 if __name__ == "__main__":
-    known = [name for name in stated() if name not in TWO_ARGUMENTS]
-    wanted = sys.argv[1:] or known
-    if unknown := [name for name in wanted if name not in known]:
-        sys.exit(f"not a function of one argument with a stated error: {', '.join(unknown)}; known: {', '.join(known)}")
-    try:
-        sys.exit(1 if sweep(wanted) else 0)
-    except subprocess.SubprocessError as error:
-        sys.exit(str(error))
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--part", action="store_true", help="2^-14..2^8 in size, and one in 64 of the others")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(stated())}; default: all")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.names) - stated().keys()):
+        parser.error(f"no error is stated for {', '.join(unknown)}")
+    sys.exit(1 if sweep(options.names or list(stated()), options.part) else 0)

@@ -23,10 +23,11 @@ def simple(name: str) -> onnx.defs.OpSchema | None:
         return None
     needed = [i.type_str for i in schema.inputs[:max(schema.min_input, 1)]]
     plain = needed and len(set(needed)) == 1 and needed[0] in ("T", "T1", "V")
-    return schema if plain and not schema.deprecated and not any(a.required for a in schema.attributes.values()) else None
+    needs = any(a.required for a in schema.attributes.values())
+    return schema if plain and not schema.deprecated and not needs else None
 
 
-def planned(folder: Path, name: str, dtype: DType, count: int, opset: int = 0) -> fuse2c.Compiled:
+def planned(folder: Path, name: str, dtype: DType, count: int) -> fuse2c.Compiled:
     """A model of one node with `count` inputs."""
     kind = TensorProto.DataType.Value({"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype.value, dtype.value.upper()))
     inputs = [f"x{i}" for i in range(count)]
@@ -34,8 +35,7 @@ def planned(folder: Path, name: str, dtype: DType, count: int, opset: int = 0) -
                               [helper.make_tensor_value_info(t, kind, SHAPE) for t in inputs],
                               [onnx.ValueInfoProto(name="y")])
     path = folder / "one.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset or onnx.defs.onnx_opset_version())]),
-              path)
+    onnx.save(helper.make_model(graph), path)
     return fuse2c.plan(path)
 
 

@@ -24,8 +24,7 @@ import fuse2c
 from fuse2c import toolchain
 from fuse2c.codegen import project
 from fuse2c.passes.order import peak, reads, writes
-from fuse2c.passes.place import ALIGN
-from fuse2c.plan import Plan
+from fuse2c.plan import ALIGN, Plan
 
 SHAPE = (3, 6, 5)       # channels, height, width of every tensor in a random graph
 KINDS = ("conv", "depthwise", "pointwise", "add", "mul", "tanh", "pool", "turn", "concat", "residual", "residual")

@@ -64,7 +64,8 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
         count = rows_of(g.type(t))
         # What has one row along H may lie in memory as several rows: planes of its channels.
-        if not splits or count <= 1 or not _same_rows(plan, t, count):
+        fits = count > 1 and (not elementwise or _alongside(g.type(t), g.type(y)))
+        if not splits or not fits or not _same_rows(plan, t, count):
             spans = tuple([0] * rows), tuple([WHOLE] * rows)
         elif spec.window is not None and t == first.inputs[0] and t not in _tail(step) and not elementwise:
             pairs = [spec.window.rows(j, count) for j in range(rows)]
@@ -75,6 +76,11 @@ def row_step(plan: Plan, step: Step) -> RowStep:
             spans = tuple([0] * rows), tuple([WHOLE] * rows)
         readers.append(Reader(plan.root(t), *spans))
     return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, tuple(map(plan.root, step.node.outputs[1:])))
+
+
+def _alongside(t: TensorType, y: TensorType) -> bool:
+    """Whether row i of an operand is what row i of an elementwise result is computed from."""
+    return t.shape == y.shape and t.memory_axes[:1] == y.memory_axes[:1]
 
 
 def _tail(step: Step) -> set[str]:
