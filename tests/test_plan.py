@@ -18,6 +18,7 @@ from cases import FLOAT, STYLES, Style, layer
 from graphs import Builder, Sample, assert_c_is_reference, compile, kernels, outputs, samples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from random_graphs import networks
 from simulation import fine, simulate
 
 import fuse2c
@@ -26,57 +27,7 @@ from fuse2c.codegen import project
 from fuse2c.passes.order import peak, reads, writes
 from fuse2c.plan import ALIGN, Plan
 
-SHAPE = (3, 6, 5)       # channels, height, width of every tensor in a random graph
-KINDS = ("conv", "depthwise", "pointwise", "add", "mul", "tanh", "pool", "turn", "concat", "residual", "residual")
-
-
-def random_graph(draw: st.DrawFn, style: Style) -> Builder:
-    """Three to nine operators on earlier results; the last one and some others are outputs."""
-    b = Builder(seed=draw(st.integers(0, 99)))
-    made = [style.x(b, 1, *SHAPE)]
-
-    def pick() -> str:
-        return draw(st.sampled_from([*made[-4:], *made[-1:] * 4]))
-    for _ in range(draw(st.integers(3, 9))):
-        made.append(style.again(b, operator(b, style, draw(st.sampled_from(KINDS)), pick), 0.05))
-    others = draw(st.lists(st.sampled_from(made[1:-1]), max_size=2, unique=True)) if draw(st.booleans()) else []
-    b.output(*(b.quantise(t, 0.05, style.y_zero) if style.x_zero is not None else b.op("Identity", t)
-               for t in (*others, made[-1])))
-    return b
-
-
-def draw_kind(b: Builder) -> str:
-    """The first convolution of a residual block."""
-    return str(b.rng.choice(["conv", "depthwise"]))
-
-
-def operator(b: Builder, style: Style, kind: str, pick: object) -> str:
-    """One operator of a random graph."""
-    assert callable(pick)
-    x, c = pick(), SHAPE[0]
-    if kind in ("conv", "depthwise", "pointwise"):
-        shape = {"conv": (c, c, 3, 2), "depthwise": (c, 1, 3, 2), "pointwise": (c, c, 1, 1)}[kind]
-        pads = [0, 0, 0, 0] if kind == "pointwise" else [2, 1, 0, 0]
-        return str(b.op("Conv", x, style.w(b, shape), group=c if kind == "depthwise" else 1, pads=pads))
-    if kind in ("add", "mul"):
-        return str(b.op(kind.capitalize(), x, pick()))
-    if kind == "tanh":
-        return str(b.op("Tanh", x))
-    if kind == "pool":
-        return str(b.op("MaxPool", x, kernel_shape=[2, 3], pads=[0, 1, 1, 1]))
-    if kind == "residual":
-        inner = style.again(b, operator(b, style, draw_kind(b), lambda: x), 0.05)
-        return str(b.op("Add", style.again(b, b.op("Conv", inner, style.w(b, (c, c, 1, 1))), 0.05), x))
-    if kind == "turn":          # rows and columns swapped, and back behind an operator
-        return str(b.op("Transpose", b.op("Relu", b.op("Transpose", x, perm=[0, 1, 3, 2])), perm=[0, 1, 3, 2]))
-    both = style.again(b, b.op("Concat", x, pick(), axis=1), 0.05)
-    return str(b.op("Conv", both, style.w(b, (c, 2 * c, 1, 1))))
-
-
-@st.composite
-def graphs(draw: st.DrawFn, styles: tuple[Style, ...] = (FLOAT, STYLES["s8"])) -> Builder:
-    """A random graph, float or quantised."""
-    return random_graph(draw, draw(st.sampled_from(styles)))
+SHAPE = (3, 6, 5)       # channels, height, width
 
 
 def assert_sound(plan: Plan) -> None:
@@ -96,7 +47,7 @@ def assert_sound(plan: Plan) -> None:
 
 
 @settings(max_examples=120)
-@given(graphs(), st.sampled_from(["cycles", "ram"]))
+@given(networks(), st.sampled_from(["cycles", "ram"]))
 def test_random_plans_are_sound(b: Builder, optimize: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plan = compile(b, Path(folder), optimize=optimize).plan
@@ -106,7 +57,7 @@ def test_random_plans_are_sound(b: Builder, optimize: str) -> None:
 
 # No shrinking: each attempt compiles C.
 @settings(max_examples=24, phases=[Phase.explicit, Phase.generate])
-@given(graphs(), st.sampled_from(["cycles", "ram"]))
+@given(networks(), st.sampled_from(["cycles", "ram"]))
 def test_random_plans_compute_what_they_mean(b: Builder, optimize: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         compiled = compile(b, Path(folder), optimize=optimize)

@@ -1,10 +1,12 @@
 """The body of the run function: kernel calls in order; where rows of several steps alternate, a table and a switch."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fuse2c.codegen.view import Param, View
+from fuse2c.passes import _rows
 from fuse2c.plan import Plan
 
 WIDTH = 32      # entries a line of the table
@@ -35,6 +37,7 @@ class Part:
     calls: tuple[CallView, ...]
     order: tuple[str, ...] = ()         # lines of the table
     length: int = 0
+    starts: str = "0"                   # the first row of each kernel: an earlier schedule may have begun it
 
     @property
     def steps(self) -> int:
@@ -54,6 +57,7 @@ class Caller:
         self.plan, self.views, self.ports = plan, views, ports
         self.places = {p.name: p.offset for p in plan.places}
         self.records: dict[str, int] = {}
+        self.done: Counter[int] = Counter()     # rows that schedules have computed, by step
         at = 0
         for step in plan.steps:
             for t in step.node.outputs:
@@ -83,7 +87,10 @@ class Caller:
         steps = sorted({step for step, _ in run})
         items = [str(steps.index(step)) for step, _ in run]
         lines = tuple(", ".join(items[i:i + WIDTH]) + "," for i in range(0, len(items), WIDTH))
-        return [Part(tuple(self.row_call(self.views[s]) for s in steps), lines, len(items))]
+        starts = ", ".join(str(self.done[s]) for s in steps)
+        for step, rows in run:
+            self.done[step] += rows
+        return [Part(tuple(self.row_call(s) for s in steps), lines, len(items), starts)]
 
     def call(self, v: View) -> CallView:
         """A call that computes everything."""
@@ -98,13 +105,14 @@ class Caller:
                                self.plan.graph.type(p.tensor).bytes) for p in v.args if p.tensor and p.written)
         return CallView(f"{v.function}({', '.join(args)});", v.images, results)
 
-    def row_call(self, v: View) -> CallView:
-        """A call that computes row `at`."""
+    def row_call(self, step: int) -> CallView:
+        """A call that computes row `at` of a step."""
+        v = self.views[step]
         args = [self.pointer(p, v.function) for p in v.args] + ["at", "at + 1"]
         y = next(p for p in v.args if p.tensor and p.written)
         t, ring = self.plan.graph.type(y.tensor), self.plan.rings.get(self.plan.root(y.tensor))
         whole = self.call(v).results
-        if len(t.shape) >= 3 and t.memory_axes and t.shape[t.memory_axes[0]] == v.rows:
+        if _rows.row_step(self.plan, self.plan.steps[step]).out_rows == v.rows:
             row = t.bytes // v.rows
             lies = f"(at % {ring})" if ring else "at"
             result = Result(f"{self.records[y.tensor]} + (size_t)(at * {row})",

@@ -65,16 +65,17 @@ def row_step(plan: Plan, step: Step) -> RowStep:
         count = rows_of(g.type(t))
         # What has one row along H may lie in memory as several rows: planes of its channels.
         fits = count > 1 and (not elementwise or _alongside(g.type(t), g.type(y)))
-        if not splits or not fits or not _same_rows(plan, t, count):
-            spans = tuple([0] * rows), tuple([WHOLE] * rows)
-        elif spec.window is not None and t == first.inputs[0] and t not in _tail(step) and not elementwise:
-            pairs = [spec.window.rows(j, count) for j in range(rows)]
-            spans = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        elif count == rows:
-            spans = tuple(range(rows)), tuple(range(rows))
+        # The kernel reads a window of its first operand, what finishes an element the row of the result: perhaps both.
+        windowed = not elementwise and t == first.inputs[0]
+        aligned = elementwise or t in _tail(step)
+        if not splits or not fits or not _same_rows(plan, t, count) or not (windowed or aligned) \
+                or (aligned and count != rows) or spec.window is None:
+            pairs = [(0, WHOLE)] * rows
         else:
-            spans = tuple([0] * rows), tuple([WHOLE] * rows)
-        readers.append(Reader(plan.root(t), *spans))
+            pairs = [spec.window.rows(j, count) if windowed else (j, j) for j in range(rows)]
+            if windowed and aligned:
+                pairs = [(min(a, j), max(b, j)) for j, (a, b) in enumerate(pairs)]
+        readers.append(Reader(plan.root(t), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
     return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, tuple(map(plan.root, step.node.outputs[1:])))
 
 
