@@ -101,7 +101,8 @@ def check_table(r: CheckResult, plan: Plan) -> Table:
 
     def row(name: str, d: Difference | None) -> None:
         if d is not None and d.elements:
-            worst = [f"{d.worst:.2e}", f"{d.worst_ulp:,}"] if floats else [f"{d.worst:g}"]
+            ulp = f"{d.worst_ulp:,}" if d.worst_ulp < 10 ** 7 else f"{d.worst_ulp:.1e}"
+            worst = [f"{d.worst:.2e}", ulp] if floats else [f"{d.worst:g}"]
             table.add_row(name, f"{d.elements:,}", f"{d.differing:,}", *worst)
     row("numpy, kernel by kernel", sum(r.steps.values(), Difference()))
     row("itself, run without tracing", r.outputs)

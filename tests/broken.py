@@ -173,6 +173,11 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto | bytes]] = {
     "types that differ": lambda: one("Add", "x w", {"w": np.ones(4, np.int32)}),
     "shapes that do not broadcast": lambda: one("Add", "x w", {"w": np.ones(7, F32)}),
     "wrong number of channels": lambda: one("Conv", "x w", {"w": np.ones((2, 5, 3, 3), F32)}, name="conv1"),
+    "bias larger than the product": lambda: model([node("Gemm", "x w b")], {
+        "w": np.ones((4, 5), F32), "b": np.ones((3, 1), F32)}, inputs={"x": (1, 4)}),
+    "stride beyond all sense": lambda: one("Conv", "x w", {"w": np.ones((2, 3, 1, 1), F32)}, strides=[2 ** 40, 1]),
+    "ONNX's operator in another domain": lambda: model([node("Transpose", "x", domain="com.microsoft")],
+                                                       domains=["com.microsoft"]),
     "kernel larger than the input": lambda: one("MaxPool", kernel_shape=[9, 9]),
     "reshape to another size": lambda: one("Reshape", "x s", {"s": np.array([7, 11], I64)}),
     "reshape by a variable": lambda: model([node("Reshape", "x s")], inputs={

@@ -76,6 +76,11 @@ def residual(n: Net, x: str, other: str) -> str:
     return str(n.b.op("Add", n.again(n.conv(inner, (1, 1))), x))
 
 
+def onto(n: Net, x: str, other: str) -> str:
+    """A window, plus what it looks at: one kernel that reads one tensor twice."""
+    return str(n.b.op("Add", n.again(n.conv(x, (3, 2), depthwise=bool(n.b.rng.integers(2)))), x))
+
+
 def turn(n: Net, x: str, other: str) -> str:
     """Rows and columns swapped, and back behind an operator."""
     return str(n.b.op("Transpose", n.b.op("Relu", n.b.op("Transpose", x, perm=[0, 1, 3, 2])), perm=[0, 1, 3, 2]))
@@ -115,7 +120,7 @@ def stretch(n: Net, x: str, other: str) -> str:
 
 
 OPERATORS: tuple[Callable[[Net, str, str], str], ...] = (
-    conv, depthwise, pointwise, add, mul, tanh, pool, residual, residual, turn, concat, gate, shift, soft, stretch)
+    conv, depthwise, pointwise, add, mul, tanh, pool, residual, residual, onto, turn, concat, gate, shift, soft, stretch)
 
 
 @st.composite

@@ -52,7 +52,7 @@ def dependence(plan: Plan, step: Step, operand: str, values: Sample) -> np.ndarr
                 part[...] = {"high": high, "low": low}.get(change, 0)
                 if change == "random":
                     part[...] = rng.integers(low, high, part.shape, endpoint=True)
-            got = run_step(plan, step, {**values, operand: other})
+            got = run_step(plan, step, {**values, operand: other})[step.node.outputs[0]]
             for i in range(rows_of(y)):
                 found[i, row] |= not np.array_equal(row_of(got, y, i), row_of(want, y, i))
     return found

@@ -256,6 +256,15 @@ def test_floats_may_differ_from_the_host_by_the_stated_bound(monkeypatch: pytest
             assert bench._compare(plan, sample, measured).differing == differing
 
 
+def test_what_onnxruntime_cannot_run_is_checked_without_it(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime, which refuses the model, is not installed")
+    path = saved(tmp_path, broken.model([broken.node("Conv", "x w", auto_pad="SAME_UPPER", dilations=[2, 1])],
+                                        {"w": np.ones((2, 3, 3, 2), np.float32)}))
+    found = one_object(run("check", path, "--json", "--samples", "2"))
+    assert found["onnxruntime_outputs"] is None and "onnxruntime cannot run the model" in found["note"]
+    assert found["reference"]["elements"] > 0 == found["reference"]["differing"]
+
+
 def test_own_samples(run: Run, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
     np.savez(good, image=np.ones((4, 1, 1, 8, 8), np.float32))

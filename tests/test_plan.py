@@ -15,7 +15,7 @@ import cases_ops
 import numpy as np
 import pytest
 from cases import FLOAT, STYLES, Style, layer
-from graphs import Builder, Sample, assert_c_is_reference, compile, kernels, outputs, samples
+from graphs import Builder, Sample, assert_c_is_reference, chains, compile, kernels, outputs, samples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from random_graphs import networks
@@ -95,6 +95,19 @@ def streamed(b: Builder) -> None:
     t = b.op("Add", b.op("Conv", u, b.floats(6, 6, 1, 1)), t)
     t = b.op("MaxPool", t, kernel_shape=[3, 2], strides=[2, 1])
     b.output(b.op("GlobalAveragePool", b.op("Conv", t, b.floats(4, 6, 2, 3), strides=[1, 2])))
+
+
+@pytest.mark.parametrize("optimize", ["cycles", "ram"])
+def test_an_operand_read_twice_by_one_kernel_lives_for_both(optimize: str, tmp_path: Path) -> None:
+    """conv(x) + x: the window still needs rows of x that the sum has done with."""
+    b = Builder()
+    x = b.op("Conv", b.input((1, *SHAPE)), b.floats(3, 3, 2, 3), pads=[1, 2, 0, 0])
+    total = b.op("Add", b.op("Conv", x, b.floats(3, 3, 3, 2), pads=[2, 1, 0, 0]), x)
+    b.output(b.op("Identity", b.op("MaxPool", total, kernel_shape=[2, 2])))
+    compiled = compile(b, tmp_path, optimize=optimize)
+    assert "Conv > Add" in chains(compiled) and bool(compiled.plan.rings) == (optimize == "ram")
+    simulate(compiled.plan, samples(compiled.plan, 1)[0])
+    assert_c_is_reference(compiled)
 
 
 def test_streaming_needs_less_and_computes_the_same(tmp_path: Path) -> None:

@@ -150,6 +150,19 @@ def test_cmake_and_a_program_in_cpp(tmp_path: Path) -> None:
     assert float(scale) == pytest.approx(quant.scale[0], rel=1e-5) and int(zero) == quant.zero[0] != 0
 
 
+def test_float64_links_with_the_mathematics_library(tmp_path: Path) -> None:
+    needs("make", "cmake", "gcc")
+    m = broken.model([broken.node("Sqrt", "x")], inputs={"x": broken.value("x", (2, 3), onnx.TensorProto.DOUBLE)})
+    out = compile_bytes(m.SerializeToString(), tmp_path, name="root").emit(tmp_path / "out")
+    assert "link with -lm" in (out / "root.h").read_text(encoding="utf-8")
+    run("make", "-C", out, "example", "CC=gcc")
+    (out / "CMakeLists.txt").open("a").write("add_executable(app example_main.c)\ntarget_link_libraries(app root)\n")
+    run("cmake", "-S", out, "-B", tmp_path / "build", "-DCMAKE_BUILD_TYPE=Debug")
+    run("cmake", "--build", tmp_path / "build")
+    assert run(tmp_path / "build" / "app") == run(out / "example") and "-lm" not in "".join(
+        project.files(plan_of("float").plan).values())
+
+
 def test_headers_of_another_version_are_refused(tmp_path: Path) -> None:
     needs("gcc")
     out = plan_of("int8").emit(tmp_path / "out")
@@ -231,7 +244,7 @@ def test_cppcheck_finds_nothing(tmp_path: Path) -> None:
     for variant in ("int8", "float", "rows"):
         out = plan_of(variant, "cortex-m4").emit(tmp_path / variant)
         run("cppcheck", "--enable=warning,performance,portability", "--std=c99", "--error-exitcode=1", "--quiet",
-            "--inline-suppr", *sorted(out.glob("*.c")))
+            *(path for path in sorted(out.glob("*.c")) if variant == "int8" or "weights" not in path.name))
 
 
 FILE_NAMES = ["f2c", "f2c_quant", "stdint", "math", "example_main", "int", "class", "clean", "all", "日本", "a b", "-o",

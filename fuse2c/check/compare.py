@@ -3,7 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Difference:
 
 def difference(got: np.ndarray, want: np.ndarray, tolerance: np.ndarray | float = 0.0) -> Difference:
     """Compare two arrays of one shape; `tolerance` (absolute, per element) is for floats only."""
+    if got.dtype == BFLOAT16:       # no kind of numpy's own
+        got, want = got.astype(np.float32), want.astype(np.float32)
     if got.dtype.kind == "f":
         return _floats(got, want, tolerance)
     gap = np.abs(got.astype(np.int64) - want.astype(np.int64))

@@ -56,7 +56,12 @@ class Layers:
             return None
         s, inputs = self.sessions[tensor]
         names = {i.name for i in s.get_inputs()}
-        return np.asarray(s.run(None, {t: np.ascontiguousarray(values[t]) for t in inputs if t in names})[0])
+        try:
+            return np.asarray(s.run(None, {t: np.ascontiguousarray(values[t]) for t in inputs if t in names})[0])
+        except Exception:       # onnxruntime has loaded the layer, and yet cannot run it
+            del self.sessions[tensor]
+            self.skipped.append(tensor)
+            return None
 
 
 def whole(plan: Plan, path: Path, tensors: tuple[str, ...], optimise: bool = True) -> Any:

@@ -11,6 +11,7 @@ from fuse2c.ops.base import bind
 from fuse2c.plan import Plan, Step
 
 EPS = float(np.finfo(np.float32).eps)
+HALF_EPS = {"float16": 2.0 ** -10, "bfloat16": 2.0 ** -7}
 SUMS = frozenset({"Conv", "ConvTranspose", "Col2Im", "Einsum", "MatMul", "AveragePool", "ReduceMean", "ReduceSum",
                   "ReduceSumSquare", "ReduceL1", "ReduceLogSum"})
 
@@ -32,15 +33,16 @@ def run_graph(g: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarra
     return values
 
 
-def run_step(plan: Plan, step: Step, values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The result of one step from given inputs."""
+def run_step(plan: Plan, step: Step, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The results of one step from given inputs, by tensor name."""
     found = dict(values)
     run_node(plan.graph, step.node, found)
-    return found[step.node.outputs[0]]
+    return {t: found[t] for t in step.node.outputs}
 
 
-def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], want: np.ndarray) -> np.ndarray:
-    """Largest |C - reference| that rounding explains, per element.
+def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], want: np.ndarray, output: int = 0
+                    ) -> np.ndarray:
+    """Largest |C - reference| that rounding explains, per element of the step's output number `output`.
 
     A sum of n products in any order differs from another order by at most 2 n eps sum|x||w| (Higham, Accuracy and
     Stability, 3.1); each operator behind it adds a few eps of its operands. Exponentials scale the error of their
@@ -52,7 +54,9 @@ def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], wa
     size = np.abs(want).astype(np.float64)
     terms = 16
     if first.op in SUMS or op.sums is not None:
-        size = np.maximum(size, np.abs((op.sums or op.reference)(bind(g, first), *inputs)[0]).astype(np.float64))
+        sums = (op.sums or op.reference)(bind(g, first), *inputs)
+        size = np.maximum(size, np.abs(sums[min(output, len(sums) - 1)]).astype(np.float64).max(initial=0.0)
+                          if output else np.abs(sums[0]).astype(np.float64))
         terms += step.work.macs // max(want.size, 1) if step.work.macs else step.work.alu // max(want.size, 1)
     made = {t for n in step.node.parts for t in n.outputs}
     for n in step.node.parts[1:]:
@@ -61,4 +65,5 @@ def float_tolerance(plan: Plan, step: Step, values: Mapping[str, np.ndarray], wa
                 size = size + np.abs(np.asarray(values[t] if t in values else g.data(t), np.float64))
     if first.op == "Softmax":
         terms += want.shape[-1] + int(4 * max(float(np.ptp(values[first.inputs[0]])), 1.0))
-    return 2.0 * EPS * terms * size + 1e-37
+    half = HALF_EPS.get(want.dtype.name, 0.0)       # a value near the middle of two 16-bit floats may go either way
+    return 2.0 * EPS * terms * size + half * np.abs(want).astype(np.float64) + 1e-37

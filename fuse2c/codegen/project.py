@@ -78,6 +78,7 @@ class ModelView:
     parts: tuple[Part, ...]
     unused: tuple[str, ...]     # parameters that no call takes: only their shape mattered
     headers: tuple[str, ...]
+    libm: bool                      # float64 calls the C library's mathematics
     sources: tuple[str, ...]
     cflags: str
     example_args: str
@@ -111,6 +112,7 @@ def write(plan: Plan, output: Path) -> Path:
     return folder.write(files(plan), output)
 
 
+@np.errstate(all="ignore")      # tables of absurd scales may overflow; what they hold is then infinite
 def model_view(plan: Plan) -> ModelView:
     """The view of a whole model."""
     name = identifier(plan.graph.name)
@@ -141,7 +143,7 @@ def model_view(plan: Plan) -> ModelView:
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
         kernels=kernels, parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
-        headers=runtime.headers("\n".join(kernels)),
+        headers=(headers := runtime.headers("\n".join(kernels))), libm=runtime.needs_libm(headers),
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
         example_args=_list([p.buffer for p in inputs + outputs] + ["arena"] * caller))

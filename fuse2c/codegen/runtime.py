@@ -31,6 +31,11 @@ def headers(body: str) -> tuple[str, ...]:
     return ("f2c.h", *sorted(used - set(ALWAYS)))
 
 
+def needs_libm(names: tuple[str, ...]) -> bool:
+    """Whether functions of the C library's mathematics are called: only in float64."""
+    return any("#include <math.h>" in text(header) for header in closure(names) if header not in ALWAYS)
+
+
 def closure(names: tuple[str, ...]) -> tuple[str, ...]:
     """The headers and all that they include, sorted."""
     todo, found = [*ALWAYS, *names], set()

@@ -24,11 +24,13 @@ from fuse2c.ops.movement import Shape
 from fuse2c.options import Options
 
 OPSET_MIN = 6
+MICROSOFT = "com.microsoft"
 MAX_RANK = 16
 RESULT_LIMIT = 2 ** 26      # elements of an input or a result
 MAX_NODES = 50_000  # that loops and functions may become, over all
 LISTED = 5          # nodes and reasons of one operator in an error
-DOMAINS = (*structure.ONNX_DOMAINS, "ai.onnx.ml", "com.microsoft")
+DOMAINS = (*structure.ONNX_DOMAINS, "ai.onnx.ml", MICROSOFT)
+SHARED = ("DequantizeLinear", "Gelu", "QuantizeLinear")     # operators of ONNX's that onnxruntime's domain has as well
 
 
 def read(path: Path, options: Options) -> Graph:
@@ -160,8 +162,8 @@ class _Reader(Importer):
                             self))
             for t, kind in expected.items():
                 if t in self.tensors and (self.type(t).dtype, self.type(t).shape) != (kind.dtype, kind.shape):
-                    raise InternalError(f"the result should be {kind}, but became {self.type(t)}", node=name,
-                                        op=proto.op_type, tensor=t)
+                    raise ShapeError(f"the result should be {kind}, but the inputs make {self.type(t)}", node=name,
+                                     op=proto.op_type, tensor=t, hint="was the model changed after its export?")
         except UnsupportedOp as e:
             self.wanted.add(e.where["tensor"])
             self._note(proto, name, f"{e.args[0]}" + (f"; {e.hint}" if e.hint else ""))
@@ -180,7 +182,7 @@ class _Reader(Importer):
             raise UnsupportedOp(f"a function of the model's own: {op}", node=name, op=op,
                                 hint="onnx.inliner replaces such functions by their nodes")
         plain = domain in structure.ONNX_DOMAINS
-        if domain in DOMAINS and op in onnx_importers():
+        if domain in DOMAINS and op in onnx_importers() and (domain != MICROSOFT or op in SHARED or not onnx.defs.has(op)):
             return
         if plain and op in (*FOLDED, *control.OPERATORS, "Shape", "Size"):
             return

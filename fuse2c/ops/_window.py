@@ -13,6 +13,8 @@ import numpy as np
 from fuse2c.ir.types import TensorType
 from fuse2c.ops.base import Call, RowWindow, Source
 
+LONGEST = 2 ** 16       # strides and dilations whose products with positions stay inside int32
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -67,6 +69,8 @@ def from_attrs(src: Source, size: tuple[int, ...], kernel: tuple[int, ...]) -> W
         raise src.refuse(f"auto_pad is {auto!r}", attr="auto_pad", hint="NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     if min(pads, default=0) < 0:
         raise src.refuse("negative pads", attr="pads", hint="crop with Slice instead")
+    if max(strides + dilations, default=1) > LONGEST:
+        raise src.refuse(f"a stride or dilation beyond {LONGEST}", attr="strides")
     if min(strides, default=1) < 1 or min(dilations, default=1) < 1 or min(kernel, default=1) < 1:
         raise src.refuse("kernel, strides and dilations must be at least 1", attr="strides")
     return Window(kernel, strides, pads, dilations, bool(src.attrs.get("ceil_mode", 0)))
