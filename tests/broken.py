@@ -165,6 +165,7 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto | bytes]] = {
     "input without a type": lambda: model([RELU], inputs={"x": onnx.ValueInfoProto(name="x")}),
     "sparse initialiser": sparse,
     "too few inputs": lambda: one("Conv", "x"),
+    "input left out": lambda: model([node("Concat", "x - x", axis=1)]),
     "too many outputs": lambda: model([node("Relu", "x", "y z")]),
     "unknown attribute": lambda: one("Relu", quux=1),
     "attribute of the wrong type": lambda: one("Conv", "x w", {"w": WEIGHTS}, group="two"),

@@ -34,8 +34,9 @@ def test_suite(part: int) -> None:
     assert set(wrong) <= KNOWN_WRONG, wrong
 
 
+# The suite expects numpy's own rounding noise of 2e-7 in an inverse DFT whose exact result is 0, within 1e-7.
 # Attention in 16-bit floats: onnx's reference rounds inside its softmax, fuse2c once at the end; one step apart.
-KNOWN_WRONG: frozenset[str] = frozenset(
+KNOWN_WRONG: frozenset[str] = frozenset({"test_dft_inverse", "test_dft_inverse_opset19"}) | frozenset(
     f"test_attention_{rank}d_{case}_{half}{form}" for rank in (3, 4) for half in ("fp16", "bf16")
     for case in ("causal", "attn_mask_causal", "padded_kv", "causal_padded_kv") for form in ("", "_expanded"))
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import Golden
+from refusals import REFUSALS
 
 import fuse2c
 from fuse2c import errors, target
@@ -32,6 +33,7 @@ DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 # Every raise of an error of the user's in these files has a case below.
 COVERED = ["frontend/*.py", "passes/legalize.py", "passes/place.py", "passes/select.py", "target.py", "options.py",
            "codegen/folder.py"]
+MODELS = broken.CASES | REFUSALS
 NOT_THE_USERS = ("InternalError", "ValueError")
 ELSEWHERE = ("control.py", "functions.py")          # tests/test_control.py
 
@@ -203,7 +205,7 @@ def state_cases(root: Path) -> dict[str, Callable[[], object]]:
 def all_cases(root: Path) -> dict[str, Callable[[], object]]:
     """Every case that must fail, by name."""
     found: dict[str, Callable[[], object]] = {
-        name: lambda build=build: compiled(write(root, build())) for name, build in broken.CASES.items()}
+        name: lambda build=build: compiled(write(root, build())) for name, build in MODELS.items()}
     return found | option_cases(root) | target_cases(root) | folder_cases(root) | state_cases(root)
 
 
@@ -249,7 +251,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def test_every_error_says_what_the_golden_file_says(outcome: Outcome, golden: Golden) -> None:
-    golden("errors.txt", "\n".join(f"# {name}\n{text}\n" for name, text in outcome.texts.items()))
+    for file, names in (("errors.txt", outcome.texts.keys() - REFUSALS.keys()), ("refusals.txt", REFUSALS)):
+        golden(file, "\n".join(f"# {name}\n{text}\n" for name, text in outcome.texts.items() if name in names))
 
 
 def sites() -> Iterator[tuple[str, int, int]]:

@@ -108,6 +108,12 @@ def check_node(node: onnx.NodeProto, name: str, version: int) -> None:
     except checker.ValidationError as e:
         raise ModelError(f"the node breaks ONNX's rules: {first_line(e)}", node=name, op=node.op_type,
                          hint="was the model changed after its export?") from None
+    ports = onnx.defs.get_schema(node.op_type, version).inputs
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    for i, t in enumerate(node.input):
+        if not t and ports[min(i, len(ports) - 1)].option != optional:
+            raise ModelError(f"input {i} may not be left out", node=name, op=node.op_type,
+                             hint="was the model changed after its export?")
 
 
 def outputs(node: onnx.NodeProto, name: str, version: int, inputs: Mapping[str, np.ndarray | TensorType]
