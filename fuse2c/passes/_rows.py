@@ -161,7 +161,7 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
     """The life of each of `tensors`; what nothing in `order` writes lives from the start, what is read later to the end."""
     end = len(order) if until is None else until
     found: dict[str, Life] = {}
-    wanted = set(tensors)
+    wanted = dict.fromkeys(tensors)     # in order: a set has another one in another process
     count = {s.writes: s.out_rows for s in steps}
     for t in wanted:
         rows = count.get(t, 1)
