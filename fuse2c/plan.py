@@ -142,10 +142,13 @@ class Plan:
 
     def constants(self, step: Step) -> list[np.ndarray]:
         """All tables of a step: its kernel's, and those of the operators that finish its elements."""
-        parts = step.node.parts if "loads" in step.spec.flags else step.node.parts[1:]
+        loads = "loads" in step.spec.flags
+        parts = step.node.parts if loads else step.node.parts[1:]
         scalars = [op.scalar(bind(self.graph, n)) for n in parts if (op := all_ops()[n.op]).scalar is not None]
-        return [a for found in (step.spec, step.spec.finish, *scalars) if found is not None
-                for a in found.tables.values()]
+        tables = [a for found in (step.spec, step.spec.finish, *scalars) if found is not None
+                  for a in found.tables.values()]
+        vectors = dict.fromkeys(t for n in parts for t in n.inputs) if not loads else ()
+        return tables + [a for t in vectors if (a := self.graph.data(t)) is not None and a.size > 1]
 
     @cached_property
     def weight_bytes(self) -> int:

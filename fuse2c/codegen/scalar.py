@@ -11,8 +11,9 @@ from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
 from fuse2c.ops._scalars import literal
+from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Scalar, bind
+from fuse2c.ops.base import Scalar, bind, port_name
 from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Step
 
@@ -50,9 +51,10 @@ class Out:
     uses_at: bool
     operands: tuple[str, ...]       # C names of the tail's operands
 
-    def call(self, values: str, channel: str, at: str, row: str) -> str:
-        """The C expression that finishes `values`; `row` ends the names of pointers to rows."""
+    def call(self, values: str, channel: str, at: str, row: str, more: tuple[str, ...] = ()) -> str:
+        """The C expression that finishes `values`; `row` ends the names of pointers to rows; `more` are addresses."""
         args = [values] + [channel] * self.uses_channel + [at] * self.uses_at + [f"{o}{row}" for o in self.operands]
+        args = [a for a in (*args, *more) if a]
         return f"{self.name}({', '.join(args)})"
 
 
@@ -78,10 +80,16 @@ class Chain:
     value: dict[str, str] = field(default_factory=dict)         # tensor -> C expression of its element
     opened: Open | None = None
 
+    def alone(self, tensor: str) -> bool:
+        """Whether one operator of the chain reads a tensor, and nobody else."""
+        readers = sum(n.inputs.count(tensor) for n in self.step.node.parts)
+        return readers == 1 and tensor not in self.step.node.outputs
+
     def add(self, node: Node, scalar: Scalar, args: Mapping[str, str], key: str) -> None:
         """The next operator of the chain."""
         tensor = node.outputs[0]
-        if scalar.clamp is not None and self.opened is not None and node.inputs[0] == self.opened.tensor:
+        if scalar.clamp is not None and self.opened is not None and node.inputs[0] == self.opened.tensor \
+                and self.alone(self.opened.tensor):
             low, high = scalar.clamp
             limits = (min(max(self.opened.limits[0], low), high), min(max(self.opened.limits[1], low), high))
             self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}")
@@ -111,11 +119,17 @@ class Chain:
         """The C expression of a tensor's element at the same place as the result."""
         if tensor in self.value:
             return self.value[tensor]
-        data = self.graph.data(tensor)
+        data, t = self.graph.data(tensor), self.graph.type(tensor)
+        if data is not None and data.size == 1:
+            return literal(data.reshape(-1)[0], t.dtype)
         if data is not None:
-            return literal(data.reshape(-1)[0], self.graph.type(tensor).dtype)
+            key = f"c{len([k for k in self.tables if k.startswith('c')])}"
+            self.tables[key] = data.reshape(-1)
+            self.value[tensor] = loaded(f"{self.step.function}_{key}[{self.step.spec.channel}]", t.dtype)
+            return self.value[tensor]
         name = self.operands.setdefault(tensor, f"r{len(self.operands) + 1}")
-        return loaded(f"{name}[at]", self.graph.type(tensor).dtype)
+        y, op = self.graph.type(self.step.node.outputs[0]), all_ops()[self.step.node.op]
+        return loaded(f"{name}[{self.step.spec.channel if channel_vector(op, y, t) else 'at'}]", t.dtype)
 
     def expand(self, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
         """A scalar's expression with its operands and tables filled in."""
@@ -136,7 +150,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     for i, node in enumerate(rest, len(step.node.parts) - len(rest)):       # the anchor's own tables have no number
         chain.add(node, _scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
     chain.close()
-    final = step.node.outputs[0]
+    final, *more = step.node.outputs
     operands = tuple(chain.operands)
     if not chain.lines:
         return None, chain.tables, operands
@@ -144,6 +158,9 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     uses_at, uses_channel = "[at]" in body, bool(re.search(rf"\b{step.spec.channel}\b", body))
     params += [f"int32_t {step.spec.channel}"] * uses_channel + ["int32_t at"] * uses_at
     params += [f"const {CTYPE[graph.type(t).dtype]} *{chain.operands[t]}" for t in operands]
+    if "more" in step.spec.flags:
+        params += [f"{CTYPE[graph.type(t).dtype]} *y{i}" for i, t in enumerate(more, 2)]
+        chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
                tuple(chain.operands.values())), chain.tables, operands
@@ -157,7 +174,7 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
     if loads is not None:
         params = []
         for load in loads:
-            t, port = parts[0].inputs[load.port], "abc"[load.port]
+            t, port = step.node.inputs[load.port], port_name(all_ops()[step.node.op].ports, load.port)
             if load.literal:
                 chain.value[t] = load.literal
             elif t not in chain.value:
@@ -191,7 +208,7 @@ def _bare(expr: str) -> str:
     return expr[1:-1]
 
 
-def store(o: Out | None, s: Store, by_rows: bool, values: str = "") -> str:
+def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, more: tuple[str, ...] = ()) -> str:
     """The C statement that finishes and stores one element; `values` replaces the store's own value."""
-    value, row = values or s.value, "_row" if by_rows else ""
-    return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row) if o else value};"
+    value, row = s.value if values is None else values, "_row" if by_rows else ""
+    return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row, more) if o else value};"

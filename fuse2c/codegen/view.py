@@ -12,6 +12,7 @@ from fuse2c.codegen import scalar
 from fuse2c.codegen.scalar import Out
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
+from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Tile
 from fuse2c.ops.base import bind, port_name
 from fuse2c.plan import Plan, Step
@@ -47,6 +48,7 @@ class View:
     x: Operand
     y: Operand
     tail: tuple[Operand, ...]
+    more: tuple[Operand, ...]           # further outputs of an elementwise kernel
     acc: str
     out: Out | None
     table: Mapping[str, str]            # name -> C identifier
@@ -82,7 +84,10 @@ def view(plan: Plan, step: Step) -> View:
         constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
         x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0], _row(plan, step.node.parts[0].inputs[0], "iy", "X_SH")),
         y=Operand(CTYPE[y.dtype], "y", _row(plan, step.node.outputs[0], "oy", stride)),
-        tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", _row(plan, t, "oy", stride)) for i, t in enumerate(tail, 1)),
+        tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", "0" if channel_vector(all_ops()[step.node.op], y, g.type(t))
+                           else _row(plan, t, "oy", stride)) for i, t in enumerate(tail, 1)),
+        more=tuple(Operand(CTYPE[g.type(t).dtype], f"y{i}", _row(plan, t, "oy", str(s))) for i, (t, (_, s)) in enumerate(
+            zip(step.node.outputs[1:], spec.flags.get("more", ()), strict=False), 2)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
@@ -102,7 +107,8 @@ def table_ctype(a: np.ndarray) -> str:
 
 def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
     """The anchor's variable inputs, the tail's operands, the output, scratch."""
-    g, op, node = plan.graph, all_ops()[step.node.op], step.node.parts[0]
+    g, op = plan.graph, all_ops()[step.node.op]
+    node = step.node if "loads" in step.spec.flags else step.node.parts[0]
     own = _overlapping(plan, step)
     inputs = []
     for i, t in enumerate(node.inputs):
@@ -137,17 +143,18 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
     if "loads" in flags:
         seen, values, rows = set(), [], []
         for load in flags.pop("loads"):
-            tensor = step.node.parts[0].inputs[load.port]
+            tensor = step.node.inputs[load.port]
             if not load.literal and tensor not in seen:
                 seen.add(tensor)
-                name = names[load.table] if load.table else ports[load.port]
+                name = names[load.table] if load.table else port_name(ports, load.port)
                 ctype = CTYPE[plan.graph.type(tensor).dtype]
                 if load.row_stride:
                     rows.append(Operand(ctype, name, _row(plan, tensor, "oy", str(load.row_stride))))
                     name = f"{name}_row"
                 dtype = plan.graph.type(tensor).dtype
                 values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
-        flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values))
+        more = tuple(f"&y{i}_row[{index}]" for i, (index, _) in enumerate(flags.pop("more", ()), 2))
+        flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values), more)
         flags["operands"] = tuple(rows)
     elif "store" in flags:
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)

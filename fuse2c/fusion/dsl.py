@@ -1,14 +1,16 @@
-"""The words in which fusions are written."""
+"""The words in which folds and fusions are written."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from fuse2c.ir.graph import Graph, Node, Tensor
 
 Match = dict[str, Node]
-Check = Callable[[Graph, Match], str]       # "" or the reason why not
+Group = tuple[Node, ...]                            # in execution order
+Joins = Callable[[Graph, Group, Node], str]         # may this node join the group? "" or the reason why not
+Check = Callable[[Graph, Group], str]               # is the group one kernel? "" or the reason why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,22 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Turn a chain into one node. Its meaning is, by construction, its body run in order."""
+    """Turn a group of nodes into one. Its meaning is, by construction, its body run in order.
+
+    A group starts at a node of `seeds` and grows over its neighbours for as long as `joins` lets it; the largest
+    group that passes all checks of `where` is taken. `into` names the operator whose kernels serve it: "" for the
+    seed's own.
+    """
 
     name: str
-    match: Pat
-    into: str                       # pattern name of the node whose kernel takes the rest as its epilogue
-    where: tuple[Check, ...] = ()
+    seeds: frozenset[str]
+    joins: Joins
+    where: tuple[Check, ...]
+    into: str = ""
+    upwards: bool = False           # the group also grows to producers, and to other readers of its operands
     pays: str = ""                  # one line for the report: why this is worth having
+    algebra: str = ""               # what becomes of what
+    example: str = ""               # a graph in ONNX's text format on which it fires
 
 
 def find(g: Graph, root: Node, pat: Pat) -> Iterator[Match]:
@@ -83,3 +94,26 @@ def inner_use(g: Graph, m: Match) -> str:
         if outside or any(t in g.outputs for t in n.outputs):
             return f"{n.outputs[0]} is also read by {', '.join(outside) or 'the caller'}"
     return ""
+
+
+def body(group: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes that a group replaces: those of the model, not those fused before."""
+    return tuple(part for n in group for part in n.parts)
+
+
+def made(group: Sequence[Node]) -> set[str]:
+    """Every tensor that is written inside a group."""
+    return {t for n in body(group) for t in n.outputs}
+
+
+def operands(group: Sequence[Node]) -> tuple[str, ...]:
+    """Tensors that a group reads from outside, in order of first use."""
+    own = made(group)
+    return tuple(dict.fromkeys(t for n in body(group) for t in n.inputs if t and t not in own))
+
+
+def results(g: Graph, group: Sequence[Node]) -> tuple[str, ...]:
+    """Tensors that others read of a group, in the order in which they are written."""
+    members = {id(n) for n in group}
+    return tuple(t for n in group for t in n.outputs
+                 if t in g.outputs or any(id(u) not in members for u in g.users(t)))

@@ -14,8 +14,6 @@ from fuse2c.ops import all_ops
 from fuse2c.ops.base import bind
 from fuse2c.ops.movement import Permutation, Shape, fill
 
-CHANNEL_AXIS = {"Conv": 1, "MatMul": -1}       # of the output
-
 
 def constant(g: Graph, base: str, value: np.ndarray) -> Tensor:
     """A new constant under a fresh name."""
@@ -25,7 +23,7 @@ def constant(g: Graph, base: str, value: np.ndarray) -> Tensor:
 def along_channels(g: Graph, anchor: Node, value: np.ndarray) -> np.ndarray | None:
     """`value` as one number per output channel of the anchor, or None if it varies along another axis."""
     shape = g.type(anchor.outputs[0]).shape
-    axis = CHANNEL_AXIS[anchor.op] % len(shape)
+    axis = (all_ops()[anchor.op].channel_axis or 0) % len(shape)
     full = (1,) * (len(shape) - value.ndim) + value.shape
     if len(full) != len(shape) or any(n != 1 for i, n in enumerate(full) if i != axis):
         return None
@@ -60,7 +58,7 @@ def bias_add(g: Graph, m: Match) -> Rewrite | str:
     bias = other_input(add, anchor.outputs[0])
     value = g.data(bias)
     own = g.data(anchor.inputs[2]) if len(anchor.inputs) > 2 and anchor.inputs[2] else None
-    channels = g.type(anchor.outputs[0]).shape[CHANNEL_AXIS[anchor.op]]
+    channels = g.type(anchor.outputs[0]).shape[(all_ops()[anchor.op].channel_axis or 0)]
     if dequantised_constant(g, bias) and g.type(bias).shape == (channels,) and anchor.op == "MatMul":
         if len(anchor.inputs) > 2 and anchor.inputs[2]:
             return "it has a bias already"

@@ -90,6 +90,23 @@ class Graph:
         return replace(self, nodes=keep_before + tuple(new) + self.nodes[last + 1:],
                        tensors={**self.tensors, **{t.name: t for t in tensors}})
 
+    def sorted(self) -> Graph:
+        """The same graph with each node behind those that it reads; otherwise in the order as it is."""
+        pending, known = list(self.nodes), set(self.inputs) | {t for t, v in self.tensors.items() if v.data is not None}
+        ordered: list[Node] = []
+        while pending:
+            left = []
+            for n in pending:
+                if all(t in known for t in n.inputs if t):
+                    ordered.append(n)
+                    known.update(n.outputs)
+                else:
+                    left.append(n)
+            if len(left) == len(pending):
+                raise ValueError(f"a cycle through {left[0].name}")
+            pending = left
+        return replace(self, nodes=tuple(ordered))
+
     def retype(self, types: Mapping[str, TensorType]) -> Graph:
         """The same graph with other types for some tensors."""
         changed = {n: replace(self.tensors[n], type=t) for n, t in types.items()}

@@ -21,6 +21,7 @@ class Call:
     y: tuple[TensorType, ...]
     const: tuple[np.ndarray | None, ...]    # values of constant inputs, by port
     requant: str = "fixed"
+    group: Group | None = None              # of a kernel that serves a fused node: the whole of it
 
     @property
     def attrs(self) -> Any:
@@ -55,6 +56,19 @@ class Call:
     def constant(self, port: int) -> np.ndarray | None:
         """The value of a constant input; None when it is absent or variable."""
         return self.const[port] if port < len(self.const) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A fused node and its graph."""
+
+    graph: Graph
+    node: Node
+
+    @property
+    def call(self) -> Call:
+        """The node as one call: operands from outside, results that leave it."""
+        return bind(self.graph, self.node)
 
 
 def _quant(t: TensorType, node: Node) -> Quant:
@@ -247,9 +261,11 @@ class Op:
     scalar: Callable[[Call], Scalar] | None = None  # elementwise operators: usable in an epilogue
     integer: Callable[[Call], str] = lambda c: "it has no integer form"     # "" or why not, with 8-bit types
     layout: str = "row-major"       # "row-major" | "same" (elementwise) | "spatial" | "view" | "strided"
+    costly: Callable[[Call], bool] = lambda c: False    # elementwise: too much work to do it twice
     half: bool = False              # its kernels take 16-bit floats as they are
     moves: bool = False             # only moves elements: commutes with quantisation
     anchor: bool = False            # its kernels finish each element in a function that can take an epilogue
+    channel_axis: int | None = None # of the output: the axis whose index the finishing function knows
     sums: Callable[..., list[np.ndarray]] | None = None     # (call, *|inputs|) -> what sums can reach, for checks
     docs: str = ""                  # what is not supported, for docs/OPERATORS.md
 

@@ -214,7 +214,7 @@ def volume_spec(c: Call) -> Spec:
 
 OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
-    integer=integer, layout="spatial", anchor=True, docs="1-D to 3-D",
+    integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         Kernel("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),

@@ -139,7 +139,7 @@ def col2im_spec(c: Call) -> Spec:
 
 OPS = (
     Op(name="ConvTranspose", onnx={"ConvTranspose": from_onnx}, ports=("x", "w", "b"), infer=infer,
-       reference=reference, work=work, layout="spatial", anchor=True, docs="1-D to 3-D",
+       reference=reference, work=work, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
        kernels=(Kernel("conv_transpose", spec, when=when),)),
     Op(name="Col2Im", onnx={"Col2Im": from_col2im}, infer=col2im_infer, reference=col2im_reference, anchor=True,
        work=lambda c: Work(alu=c.type(0).count), docs="images of 1 to 3 dimensions",

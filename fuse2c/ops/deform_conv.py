@@ -114,4 +114,4 @@ def when(c: Call) -> str:
 
 
 OP = Op(name="DeformConv", onnx={"DeformConv": from_onnx}, ports=PORTS, infer=infer, reference=reference, work=work,
-        anchor=True, docs="2-D", kernels=(Kernel("deform_conv", spec, when=when),))
+        anchor=True, channel_axis=1, docs="2-D", kernels=(Kernel("deform_conv", spec, when=when),))

@@ -247,11 +247,13 @@ class Load:
 
 def spec(c: Call) -> Spec:
     """One loop nest over the output, operands addressed by broadcast strides."""
+    c = c if c.group is None else c.group.call
     rank = len(c.y[0].shape)
     ports = [(i, t) for i, t in enumerate(c.x) if t is not None]
-    n = _nest.nest(c.y[0], [_nest.broadcast(t, rank) for _, t in ports], rows=True, indent="        ")
+    accesses = [_nest.broadcast(t, rank) for t in (*(t for _, t in ports), *c.y[1:])]
+    n = _nest.nest(c.y[0], accesses, rows=True, indent="        ")
     loads, tables = [], {}
-    for (port, t), index, stride in zip(ports, n.index[1:], n.row_strides[1:], strict=True):
+    for (port, t), index, stride in zip(ports, n.index[1:], n.row_strides[1:], strict=False):
         value = c.constant(port)
         if value is None:
             loads.append(Load(port, index, stride))
@@ -260,8 +262,10 @@ def spec(c: Call) -> Spec:
         else:
             tables[f"c{port}"] = value.reshape(-1)
             loads.append(Load(port, index, stride, table=f"c{port}"))
+    more = range(len(n.index) - len(c.y) + 1, len(n.index))
     return Spec(tables=tables, rows=n.rows, window=RowWindow() if n.rows > 1 else None,
                 flags={"nest": n, "loads": tuple(loads), "row_stride": n.row_strides[0],
+                       "more": tuple((n.index[i], n.row_strides[i]) for i in more),
                        "store": _tile.Store("", "", n.index[0])})
 
 
@@ -272,10 +276,15 @@ def when(c: Call) -> str:
     return "" if _scalars.text(row(c), operand_type(c)) else f"no kernel for {operand_type(c)}"
 
 
+def costly(c: Call) -> bool:
+    """A function of the runtime, or a division."""
+    return not c.quantised and any(sign in scalar(c).expr for sign in ("f2c_", " / "))
+
+
 def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[str, ...]) -> Op:
     """One of the operators of this file."""
     return Op(name=name, onnx=onnx, ports=ports, infer=infer, reference=reference, integer=_stored.integer,
-              layout="same", anchor=True, half=True, scalar=scalar, kernels=(Kernel("elementwise", spec, when=when),))
+              layout="same", anchor=True, half=True, scalar=scalar, costly=costly, kernels=(Kernel("elementwise", spec, when=when),))
 
 
 OWN: dict[str, dict[str, Callable[[Source], None]]] = {
@@ -283,7 +292,9 @@ OWN: dict[str, dict[str, Callable[[Source], None]]] = {
     "Pow": {"Pow": from_pow}, "PRelu": {"PRelu": from_prelu},
     "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift},
     "Shrink": {"Shrink": from_shrink}}
-OPS = (*(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
+GROUP = Op(name="Elementwise", ports=("a", "b", "c"), infer=infer, reference=reference, layout="same", anchor=True,
+           half=True, kernels=(Kernel("elementwise", spec),), docs="several of them as one loop")
+OPS = (GROUP, *(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
        *(operator(name, OWN.get(name, {name: from_onnx}), ("a", "b")) for name in BINARY),
        operator("Where", {"Where": lambda src: src.node("Where", Attrs())}, ("a", "b", "c")),
        operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)))

@@ -224,6 +224,6 @@ def products(c: Call, **flags: Any) -> Spec:
 
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
-    reference=reference, work=work, integer=integer, layout="row-major", anchor=True,
+    reference=reference, work=work, integer=integer, layout="row-major", anchor=True, channel_axis=-1,
     kernels=(Kernel("pointwise", dense_spec, when=dense_when), Kernel("matmul", general_spec, when=general_when)),
 )

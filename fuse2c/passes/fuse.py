@@ -1,9 +1,10 @@
-"""Apply the fusion rules, best first, until none applies."""
+"""Apply the fusion rules, best first: groups of nodes become single nodes."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from fuse2c.fusion.dsl import Fuse, Match, find
+from fuse2c.fusion.dsl import Fuse, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.plan import Decision, Plan
@@ -11,38 +12,78 @@ from fuse2c.plan import Decision, Plan
 
 def run(plan: Plan) -> Plan:
     """Fused nodes keep the nodes they replaced as their body."""
-    graph, log = plan.graph, list[Decision]()
-    seen: set[str] = set()
+    graph, log = plan.graph, dict[Decision, None]()
     for rule in rules() if plan.options.fuse else ():
         position = 0
         while position < len(graph.nodes):
-            m = _applicable(graph, rule, graph.nodes[position], seen, log)
-            if m is None:
-                position += 1
-                continue
-            graph = graph.swap(tuple(m.values()), (fused(rule, m),))
-            position = max(0, position - len(m))
+            seed = graph.nodes[position]
+            group = grown(graph, rule, seed, log) if seed.op in rule.seeds else ()
+            if len(group) > 1:
+                log[Decision("fuse", f"{rule.name} at {_names(group)}", True, rule.pays)] = None
+                graph = graph.swap(group, (fused(graph, rule, group, seed),)).sorted()
+            position += 1
     return replace(plan, graph=graph, decisions=plan.decisions + tuple(log))
 
 
-def _applicable(g: Graph, rule: Fuse, root: Node, seen: set[str], log: list[Decision]) -> Match | None:
-    """The first match at `root` that passes all checks; every verdict is logged once."""
-    for m in find(g, root, rule.match):
-        subject = f"{rule.name} at {' > '.join(n.name for n in m.values())}"
-        reason = next((why for check in rule.where if (why := check(g, m))), "")
-        if subject not in seen or not reason:
-            seen.add(subject)
-            log.append(Decision("fuse", subject, not reason, reason or rule.pays))
-        if not reason:
-            return m
-    return None
+def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[Node, ...]:
+    """The largest group around `seed` that is one kernel; the reasons that stopped it go to `log`.
+
+    A group may be no kernel for a while, until all readers of a tensor have joined. What leads nowhere is left out,
+    and the group grows elsewhere.
+    """
+    place = {id(n): i for i, n in enumerate(g.nodes)}
+    best: tuple[Node, ...] = (seed,)
+    refused = set[int]()
+    while True:
+        group, first, reason = best, None, ""
+        while near := [n for n in _neighbours(g, rule, group) if id(n) not in refused]:
+            node = min(near, key=lambda n: place[id(n)])
+            if why := rule.joins(g, group, node):
+                refused.add(id(node))
+                log[Decision("fuse", f"{rule.name} at {_names(group)} > {node.name}", False, why)] = None
+                continue
+            first = first or node
+            group = tuple(sorted((*group, node), key=lambda n: place[id(n)]))
+            reason = convex(g, group) or next((why for check in rule.where if (why := check(g, group))), "")
+            if not reason:
+                best, first = group, None
+        if first is None:
+            return best
+        refused.add(id(first))
+        log[Decision("fuse", f"{rule.name} at {_names(group)}", False, reason)] = None
 
 
-def fused(rule: Fuse, m: Match) -> Node:
-    """One node whose body is the match in order."""
-    body = tuple(b for n in m.values() for b in n.parts)
-    made = {t for n in body for t in n.outputs}
-    inputs = tuple(dict.fromkeys(t for n in body for t in n.inputs if t and t not in made))
-    anchor = m[rule.into]
-    origin = tuple(dict.fromkeys(name for n in m.values() for name in n.origin))
-    return Node(anchor.name, anchor.op, inputs, body[-1].outputs, anchor.attrs, body, origin)
+def _neighbours(g: Graph, rule: Fuse, group: Sequence[Node]) -> list[Node]:
+    """Nodes that read what the group writes; upwards also those that write, or read as well, what it reads."""
+    members = {id(n) for n in group}
+    found = [u for n in group for t in n.outputs for u in g.users(t)]
+    if rule.upwards:
+        outside = [t for t in operands(group) if g.data(t) is None]
+        found += [p for t in outside if (p := g.producer(t)) is not None]
+        found += [u for t in outside for u in g.users(t)]
+    return [n for n in {id(n): n for n in found}.values() if id(n) not in members]
+
+
+def convex(g: Graph, group: Sequence[Node]) -> str:
+    """No path leaves the group and comes back."""
+    members = {id(n) for n in group}
+    inside, outside = set[str](), set[str]()
+    for n in g.nodes:
+        if id(n) in members:
+            if back := [t for t in n.inputs if t in outside]:
+                return f"{back[0]} depends on another result of the group"
+            inside.update(n.outputs)
+        elif any(t in inside or t in outside for t in n.inputs):
+            outside.update(n.outputs)
+    return ""
+
+
+def fused(g: Graph, rule: Fuse, group: Sequence[Node], seed: Node) -> Node:
+    """One node whose body is the group in order."""
+    origin = tuple(dict.fromkeys(name for n in group for name in n.origin))
+    return Node(seed.name, rule.into or seed.op, operands(group), results(g, group),
+                None if rule.into else seed.attrs, body(group), origin)
+
+
+def _names(group: Sequence[Node]) -> str:
+    return " > ".join(n.name for n in group)

@@ -36,6 +36,7 @@ class _State:
         self.views: dict[str, str] = {}
         self.log: list[Decision] = []
         self.claimed: set[str] = set(g.inputs) | set(g.outputs)     # roots whose bytes belong to the caller
+        self.wanted = row_major_wanted(g)
 
     def visit(self, node: Node) -> None:
         """Choose the orders of a node's outputs."""
@@ -56,6 +57,8 @@ class _State:
     def order(self, node: Node, kind: str, y: str) -> tuple[int, ...]:
         """The order in which a tensor that nobody else constrains is written."""
         rank = len(self.type(y).shape)
+        if y in self.wanted:
+            return ()
         if kind == "spatial":
             return (0, *range(2, rank), 1)
         if kind in ("same", "strided"):
@@ -106,6 +109,19 @@ class _State:
     def set_order(self, t: str, order: tuple[int, ...]) -> None:
         """Decide a tensor's order."""
         self.tensors[t] = replace(self.tensors[t], type=replace(self.type(t), order=order))
+
+
+def row_major_wanted(g: Graph) -> set[str]:
+    """Outputs of the model, and what only elementwise operators read on the way to one: all in the caller's order."""
+    wanted = set(g.outputs)
+    for n in reversed(g.nodes):
+        for t in n.inputs:
+            users = g.users(t) if t and g.data(t) is None else ()
+            if users and t not in g.outputs and all(
+                    all_ops()[u.op].layout == "same" and all(y in wanted and g.type(y).shape == g.type(t).shape
+                                                             for y in u.outputs) for u in users):
+                wanted.add(t)
+    return wanted
 
 
 def view_order(x: TensorType, y: TensorType, node: Node) -> tuple[int, ...] | None:

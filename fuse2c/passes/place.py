@@ -73,7 +73,7 @@ def _read_afterwards(plan: Plan, index: int, root: str) -> bool:
 def _reusable(plan: Plan, step: Step) -> list[str]:
     """Operands that the kernel reads at the very element that it writes next, and nowhere else."""
     g, y, node = plan.graph, plan.graph.type(step.node.outputs[0]), step.node
-    tail = node.parts if all_ops()[node.op].scalar else node.parts[1:]
+    tail = node.parts if "loads" in step.spec.flags else node.parts[1:]
     names = {t for n in tail for t in n.inputs if t in node.inputs and g.data(t) is None}
     aligned = [t for t in node.inputs if t in names and g.type(t).bytes == y.bytes and g.type(t).shape == y.shape
                and g.type(t).memory_axes == y.memory_axes]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fuse2c.errors import NoKernel
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Call, Kernel, Work, bind
+from fuse2c.ops.base import Call, Group, Kernel, Work, bind
 from fuse2c.plan import Decision, Plan, Step
 from fuse2c.target import Target
 
@@ -27,7 +27,7 @@ def anchor_call(g: Graph, node: Node) -> Call:
     """The call that the kernel serves: the first node of the body, writing in the order of the last."""
     call = bind(g, node.parts[0])
     final = tuple(replace(t, order=g.type(node.outputs[0]).order) for t in call.y)
-    return replace(call, y=final)
+    return replace(call, y=final, group=Group(g, node) if node.body else None)
 
 
 def _choose(plan: Plan, node: Node, log: list[Decision]) -> Kernel:
