@@ -142,7 +142,7 @@ class Plan:
 
     def constants(self, step: Step) -> list[np.ndarray]:
         """All tables of a step: its kernel's, and those of the operators that finish its elements."""
-        loads = "loads" in step.spec.flags
+        loads = "loads" in step.spec.flags or "program" in step.spec.flags
         parts = step.node.parts if loads else step.node.parts[1:]
         scalars = [op.scalar(bind(self.graph, n)) for n in parts if (op := all_ops()[n.op]).scalar is not None]
         tables = [a for found in (step.spec, step.spec.finish, *scalars) if found is not None

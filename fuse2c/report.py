@@ -13,7 +13,7 @@ from fuse2c import catalogue
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
-from fuse2c.fusion import folds, quantise, rules
+from fuse2c.fusion import catalog, rules
 from fuse2c.passes import place
 from fuse2c.plan import Plan
 
@@ -131,5 +131,5 @@ def operators() -> Table:
 
 def all_rules() -> list[tuple[str, str, str]]:
     """(kind, name, what it pays): `list rules`."""
-    rows = [("fold", f.name, f.pays) for f in (*folds.STRUCTURE, *quantise.rules(), folds.constants(), *folds.WEIGHTS)]
+    rows = [("fold", f.name, f.pays) for f in catalog.folds()]
     return list(dict.fromkeys(rows)) + [("fuse", f.name, f.pays) for f in rules.rules()]

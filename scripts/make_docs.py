@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fuse2c import catalogue, report
-from fuse2c.fusion import folds, quantise, rules
+from fuse2c.fusion import catalog, quantise, rules
 from fuse2c.fusion.dsl import Fold, Fuse, Pat
 from fuse2c.ops import all_ops
 
@@ -105,7 +105,7 @@ def fusion_page() -> str:
 def all_rules() -> dict[tuple[str, str], Fold | Fuse]:
     """(kind, name) -> rule; the same rules as `fuse2c list rules`."""
     found: dict[tuple[str, str], Fold | Fuse] = {
-        ("fold", f.name): f for f in (*folds.STRUCTURE, *quantise.rules(), folds.constants(), *folds.WEIGHTS)}
+        ("fold", f.name): f for f in catalog.folds()}
     return found | {("fuse", f.name): f for f in rules.rules()}
 
 

@@ -145,6 +145,9 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
         part = size // rows_of(plan.graph.type(y)) if fine(plan, step) else size
         first = (unit or 0) * part if fine(plan, step) else 0
         arena.write(y, plan.root(y), (first, first + part))
+    for more in step.node.outputs[1:]:
+        if plan.root(more) in arena.places:
+            arena.write(more, plan.root(more), (0, plan.graph.type(more).bytes))
     if step.spec.scratch:
         assert arena.intact(scratch, scratch, (0, step.spec.scratch)), f"{step.function}: the result lies in its scratch"
     for name, owner, span in reads:

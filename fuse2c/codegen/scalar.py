@@ -79,6 +79,12 @@ class Chain:
     operands: dict[str, str] = field(default_factory=dict)      # tensor -> C name of the pointer
     value: dict[str, str] = field(default_factory=dict)         # tensor -> C expression of its element
     opened: Open | None = None
+    count: int = 0                                              # temporaries so far
+
+    def temporary(self) -> str:
+        """A new C name."""
+        self.count += 1
+        return f"v{self.count - 1}"
 
     def alone(self, tensor: str) -> bool:
         """Whether one operator of the chain reads a tensor, and nobody else."""
@@ -110,7 +116,7 @@ class Chain:
 
     def put(self, tensor: str, expr: str, comment: str) -> None:
         """One more temporary."""
-        name = f"v{len(self.lines)}"
+        name = self.temporary()
         ctype = COMPUTE[self.graph.type(tensor).dtype]
         self.lines.append(f"const {ctype} {name} = {_bare(expr)};  /* {comment} */")
         self.value[tensor] = name

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.codegen import scalar
+from fuse2c.codegen.nest import Writer
 from fuse2c.codegen.scalar import Out
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
@@ -69,7 +70,8 @@ class View:
 def view(plan: Plan, step: Step) -> View:
     """The view of a step."""
     g, spec = plan.graph, step.spec
-    out, tables, tail = scalar.out(g, step)
+    nest = Writer(plan, step).text() if "program" in spec.flags else None
+    out, tables, tail = scalar.out(g, step) if nest is None else (None, nest.tables, ())
     tables = {**spec.tables, **tables}
     call = bind(g, step.node.parts[0])
     x, y = call.type(0), g.type(step.node.outputs[0])
@@ -90,7 +92,8 @@ def view(plan: Plan, step: Step) -> View:
             zip(step.node.outputs[1:], spec.flags.get("more", ()), strict=False), 2)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
-        tables={names[key]: a for key, a in tables.items()}, flags=_flags(plan, step, out, names),
+        tables={names[key]: a for key, a in tables.items()},
+        flags=_flags(plan, step, out, names) if nest is None else {"nest": nest},
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images)
 
 
@@ -108,7 +111,7 @@ def table_ctype(a: np.ndarray) -> str:
 def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
     """The anchor's variable inputs, the tail's operands, the output, scratch."""
     g, op = plan.graph, all_ops()[step.node.op]
-    node = step.node if "loads" in step.spec.flags else step.node.parts[0]
+    node = step.node if "loads" in step.spec.flags or "program" in step.spec.flags else step.node.parts[0]
     own = _overlapping(plan, step)
     inputs = []
     for i, t in enumerate(node.inputs):

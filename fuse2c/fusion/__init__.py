@@ -1,1 +1,1 @@
-"""Fusion: the words (dsl), the folds that compute new constants (folds, quantise), the fusions (rules)."""
+"""Folds and fusions: what becomes of which pattern, and why not."""

@@ -1,15 +1,15 @@
 """Every fusion fuse2c knows, in order of preference. Add an entry; nothing else changes."""
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
-
-import numpy as np
 
 from fuse2c.fusion.dsl import Fuse, Group, made, results
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
+from fuse2c.ops._program import NoNest, build
 from fuse2c.ops._tail import channel_vector
-from fuse2c.ops.base import bind
+from fuse2c.ops.base import Contraction, Regroup, bind, layout, no_nest
 
 
 def is_scalar(node: Node) -> bool:
@@ -21,9 +21,9 @@ def computable(g: Graph, node: Node) -> str:
     """Whether there is C for each operator, with these types."""
     for n in node.parts:
         call = bind(g, n)
-        if why := [k.when(call) for k in all_ops()[n.op].kernels if k.when(call)]:
-            if len(why) == len(all_ops()[n.op].kernels):
-                return why[0]
+        refusals = [k.when(call) for k in all_ops()[n.op].kernels]
+        if refusals and all(refusals):
+            return refusals[0]
     return ""
 
 
@@ -71,10 +71,44 @@ def aligned_operands(g: Graph, group: Group) -> str:
 
 def writable_order(g: Graph, group: Group) -> str:
     """The anchor's kernel can write the result in the order in which it lies."""
-    y, layout = g.type(group[-1].outputs[0]), all_ops()[group[0].op].layout
-    if layout == "row-major" and not y.row_major:
+    y, kind = g.type(group[-1].outputs[0]), layout(all_ops()[group[0].op], bind(g, group[0].parts[0]))
+    if kind == "row-major" and not y.row_major:
         return "the anchor writes row-major order only"
-    return "" if layout != "spatial" or y.batch_first else "the images of the batch do not follow one another"
+    return "" if kind != "spatial" or y.batch_first else "the images of the batch do not follow one another"
+
+
+# --- loop nests: reductions, products and the elementwise operators around them, row by row ---
+
+def nests(g: Graph, group: Group, node: Node) -> str:
+    """An operator that can be inside of a loop nest; a movement must move what the group computes, or an operand."""
+    inside = made(group)
+    for part in node.parts:
+        op, call = all_ops()[part.op], bind(g, part)
+        form = None if op.scalar else op.nest(call)
+        if isinstance(form, str):
+            return form
+        if isinstance(form, Regroup) and part.inputs[0] not in inside:
+            return "a reshape of an operand"
+    return computable(g, node) if is_scalar(node) else ""
+
+
+def is_program(g: Graph, group: Group) -> str:
+    """Row by row, with numbers and single rows between its passes; and more than a product with its epilogue."""
+    try:
+        p = build(g, group, results(g, group))
+    except NoNest as e:
+        return str(e)
+    forms = [i.form for i in p.items.values() if i.form is not None]
+    products = [i for i in p.items.values() if isinstance(i.form, Contraction)]
+    if all(isinstance(f, Contraction) for f in forms) and len(products) < 2 and not any(
+            i.node.inputs[0] in p.items for i in products):
+        return "one product with its epilogue, or no reduction: other kernels are better at it"
+    return ""
+
+
+def nestable() -> frozenset[str]:
+    """Operators that loop nests are made for: those with a form of their own."""
+    return frozenset(o.name for o in all_ops().values() if o.nest is not no_nest)
 
 
 # --- elementwise: any number of elementwise operators over one iteration space ---
@@ -87,11 +121,16 @@ def alongside(g: Graph, group: Group, node: Node) -> str:
     widest = widest_shape(g, every)
     for n in every:
         shape = g.type(n.outputs[0]).shape
-        if np.broadcast_shapes(shape, widest) != widest:
+        if not repeats(shape, widest):
             return f"the results {shape} and {widest} are of two iteration spaces"
         if prod(shape) != prod(widest) and any(all_ops()[p.op].costly(bind(g, p)) for p in n.parts):
             return f"{n.outputs[0]} would be computed again for each element of {widest}"
     return computable(g, node)
+
+
+def repeats(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether a tensor broadcasts to a shape."""
+    return len(shape) <= len(whole) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(whole), strict=False))
 
 
 def widest_shape(g: Graph, group: Group) -> tuple[int, ...]:
@@ -115,11 +154,17 @@ def scalars() -> frozenset[str]:
     return frozenset(o.name for o in all_ops().values() if o.scalar)
 
 
+EPILOGUE = Fuse("epilogue", frozenset(), finishes, (one_result, aligned_operands, writable_order),
+                pays="the anchor's result stays in a register: one write, one read and one launch less")
+
+
 def rules() -> tuple[Fuse, ...]:
     """All fusions."""
     return (
-        Fuse("epilogue", anchors() - scalars(), finishes, (one_result, aligned_operands, writable_order),
-             pays="the anchor's result stays in a register: one write, one read and one launch less"),
+        replace(EPILOGUE, seeds=anchors() - scalars() - nestable()),
+        Fuse("loop-nest", nestable() | scalars(), nests, (is_program,), into="LoopNest", upwards=True,
+             pays="row by row: what is between its operators is a number or a row"),
+        replace(EPILOGUE, seeds=anchors() - scalars()),
         Fuse("elementwise", scalars(), alongside, (full_results,), into="Elementwise", upwards=True,
              pays="one loop: every element is loaded once, intermediates stay in registers"),
     )

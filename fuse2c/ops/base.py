@@ -1,7 +1,7 @@
 """What an operator is: the contract that every file in this folder fills in."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ class Call:
     y: tuple[TensorType, ...]
     const: tuple[np.ndarray | None, ...]    # values of constant inputs, by port
     requant: str = "fixed"
-    group: Group | None = None              # of a kernel that serves a fused node: the whole of it
+    group: Group | None = None              # set for a kernel: the whole of the node that it serves
 
     @property
     def attrs(self) -> Any:
@@ -99,6 +99,62 @@ class Scalar:
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     clamp: tuple[int, int] | None = None    # set when the operator is no more than this clamp of {a}
     limits: tuple[int, int] | None = None   # the result is still to be limited to this range
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """One variable of a reduction: C text of its start and of its next value, over {v}, {i} and {acc0}, {acc1}, ..."""
+
+    ctype: str
+    start: str
+    update: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """An operator inside a loop nest: over `axes` of its first input, {v} its element, {i} its index on the last axis.
+
+    The accumulators are updated in order; `end` is the result, over {acc0}, {acc1}, ...
+    """
+
+    axes: tuple[int, ...]
+    accumulators: tuple[Accumulator, ...]
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """y[..., m, n] = bias[n] + sum over k of a[..., m, k] * b[..., k, n]: inputs 0, 1 and 2; b may lie as [n, k]."""
+
+    transposed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """y[i..., j...] = table[index[i...], j...]: inputs 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remap:
+    """y[i, j, ...] = x[maps[0][i], maps[1][j], ...]: for each axis the input index of every output index."""
+
+    maps: tuple[Sequence[int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup:
+    """The same elements in the same order, in another shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Simpler operators with the same meaning: nodes from the call's inputs to its output, and the tensors between."""
+
+    nodes: tuple[Node, ...]
+    types: Mapping[str, TensorType]
+
+
+NestForm = Reduction | Contraction | Lookup | Remap | Regroup | Expansion | str      # str: the reason why there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +303,11 @@ class Importer:
 Layout = Callable[[Call], tuple[int, ...] | None]
 
 
+def no_nest(c: Call) -> NestForm:
+    """The rule for operators without such a form; elementwise ones need none."""
+    return f"{c.node.op} has no form inside a loop nest"
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """One operator of the IR: meaning (infer, reference), cost (work), origin (onnx) and C (kernels, scalar)."""
@@ -260,7 +321,9 @@ class Op:
     kernels: tuple[Kernel, ...] = ()
     scalar: Callable[[Call], Scalar] | None = None  # elementwise operators: usable in an epilogue
     integer: Callable[[Call], str] = lambda c: "it has no integer form"     # "" or why not, with 8-bit types
-    layout: str = "row-major"       # "row-major" | "same" (elementwise) | "spatial" | "view" | "strided"
+    # "row-major" | "same" (elementwise) | "spatial" | "view" | "strided"; or which of them for a call
+    layout: str | Callable[[Call], str] = "row-major"
+    nest: Callable[[Call], NestForm] = no_nest          # how it takes part in a fused loop nest
     costly: Callable[[Call], bool] = lambda c: False    # elementwise: too much work to do it twice
     half: bool = False              # its kernels take 16-bit floats as they are
     moves: bool = False             # only moves elements: commutes with quantisation
@@ -268,6 +331,11 @@ class Op:
     channel_axis: int | None = None # of the output: the axis whose index the finishing function knows
     sums: Callable[..., list[np.ndarray]] | None = None     # (call, *|inputs|) -> what sums can reach, for checks
     docs: str = ""                  # what is not supported, for docs/OPERATORS.md
+
+
+def layout(op: Op, c: Call) -> str:
+    """How a call's kernel wants its operands to lie, and how it writes its result."""
+    return op.layout if isinstance(op.layout, str) else op.layout(c)
 
 
 def port_name(ports: tuple[str, ...], port: int) -> str:

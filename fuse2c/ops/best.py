@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fuse2c.ir.types import CTYPE, DType, TensorType
+from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
 from fuse2c.ops import _lines
 from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops.base import Accumulator, Call, Kernel, Op, Reduction, Source, Spec, Work
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 
 
@@ -110,13 +110,23 @@ def when(c: Call) -> str:
     return "" if not c.type(0).dtype.is_half else f"no kernel for {c.type(0).dtype}"
 
 
+def nest_form(c: Call) -> Reduction | str:
+    """The best value so far and its index; the first value counts whatever it is."""
+    a, dtype = c.attrs, c.type(0).dtype
+    if not dtype.is_float or dtype.is_half:
+        return "an index among integers"
+    better = "{v} " + (">" if c.node.op == "ArgMax" else "<") + ("=" if a.last else "") + " {acc1}"
+    return Reduction((a.axis,), (Accumulator("int32_t", "0", f"(({{i}} == 0) || ({better})) ? {{i}} : {{acc0}}"),
+                                 Accumulator(COMPUTE[dtype], "0", "({acc0} == {i}) ? {v} : {acc1}")), "{acc0}")
+
+
 def work_top(c: Call) -> Work:
     """Every element may move all others."""
     return Work(alu=c.type(0).count * max(c.attrs.k, 1))
 
 
 OPS = (
-    *(Op(name=name, onnx={name: from_arg}, infer=infer_arg, reference=reference_arg, layout="strided",
+    *(Op(name=name, onnx={name: from_arg}, infer=infer_arg, reference=reference_arg, layout="strided", nest=nest_form,
          work=lambda c: Work(alu=c.type(0).count), kernels=(Kernel("arg", spec_arg, when=when),))
       for name in ("ArgMax", "ArgMin")),
     Op(name="TopK", onnx={"TopK": from_top_k}, infer=infer_top, reference=reference_top, layout="row-major",

@@ -247,7 +247,8 @@ class Load:
 
 def spec(c: Call) -> Spec:
     """One loop nest over the output, operands addressed by broadcast strides."""
-    c = c if c.group is None else c.group.call
+    if c.group is not None and c.group.node.body:
+        c = c.group.call
     rank = len(c.y[0].shape)
     ports = [(i, t) for i, t in enumerate(c.x) if t is not None]
     accesses = [_nest.broadcast(t, rank) for t in (*(t for _, t in ports), *c.y[1:])]
@@ -284,7 +285,8 @@ def costly(c: Call) -> bool:
 def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[str, ...]) -> Op:
     """One of the operators of this file."""
     return Op(name=name, onnx=onnx, ports=ports, infer=infer, reference=reference, integer=_stored.integer,
-              layout="same", anchor=True, half=True, scalar=scalar, costly=costly, kernels=(Kernel("elementwise", spec, when=when),))
+              layout="same", anchor=True, half=True, scalar=scalar, costly=costly,
+              kernels=(Kernel("elementwise", spec, when=when),))
 
 
 OWN: dict[str, dict[str, Callable[[Source], None]]] = {

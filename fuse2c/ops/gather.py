@@ -15,7 +15,7 @@ from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import _copy, cast, movement
 from fuse2c.ops._copy import Part, wrap
 from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
+from fuse2c.ops.base import Call, Kernel, Lookup, Op, Source, Spec
 from fuse2c.ops.movement import IndexMap
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 
@@ -209,10 +209,15 @@ def _reverse(c: Call) -> Part:
                  f"const int32_t j = ({time} < length) ? (length - 1 - {time}) : {time};"))
 
 
+def nest_form(c: Call) -> Lookup | str:
+    """Whole slices of a table, by indices that select along its first axis."""
+    return Lookup() if c.node.op == "Gather" and c.attrs.axis == 0 else f"{c.node.op} inside a loop nest"
+
+
 def operator(name: str, load: dict[str, Callable[[Source], None]], moves: bool = True) -> Op:
     """One of the operators of this file."""
     return Op(name=name, onnx=load, ports=PORTS, infer=infer, reference=reference, integer=movement.integer,
-              layout="strided", moves=moves, half=True, kernels=(Kernel("copy", spec),))
+              layout="strided", moves=moves, half=True, nest=nest_form, kernels=(Kernel("copy", spec),))
 
 
 OPS = (

@@ -16,7 +16,7 @@ from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
 from fuse2c.ops import _tile
 from fuse2c.ops._scalars import unsigned
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
+from fuse2c.ops.base import Call, Contraction, Kernel, Op, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
 
 
@@ -177,6 +177,15 @@ def dense_spec(c: Call) -> Spec:
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
+def nest_form(c: Call) -> Contraction | str:
+    """Rows of a floating matrix times a matrix."""
+    if not c.type(0).dtype.is_float or c.type(0).dtype.is_half:
+        return "a product of integers"
+    if c.attrs.trans_a or len(c.type(0).shape) < 2 or len(c.type(1).shape) < 2:
+        return "the left operand has no rows"
+    return Contraction(c.attrs.trans_b)
+
+
 def general_when(c: Call) -> str:
     """Floats and whole numbers."""
     return "" if c.type(0).dtype != "bool" else "no kernel for bool"
@@ -199,6 +208,19 @@ def general_spec(c: Call) -> Spec:
                    finish=Scalar(f"({COMPUTE[dtype]}){{a}}"))
 
 
+def _matrix_strides(t: TensorType, transposed: bool, right: bool) -> tuple[int, int]:
+    """Strides along the rows and along the columns of an operand as it is multiplied; a vector is one row, or column."""
+    if len(t.shape) < 2:
+        return (t.strides[0], 0) if right else (0, t.strides[0])
+    row, column = t.strides[-2:]
+    return (column, row) if transposed else (row, column)
+
+
+def orders(c: Call) -> str:
+    """The matrix core reads whole rows; the general kernel reads and writes any order."""
+    return "row-major" if c.quantised or not dense_when(c) else "strided"
+
+
 def products(c: Call, **flags: Any) -> Spec:
     """The general kernel; flags say how an element enters a product."""
     a, b, y = c.type(0), c.type(1), c.y[0]
@@ -208,13 +230,16 @@ def products(c: Call, **flags: Any) -> Spec:
     batch = y.shape[:len(y.shape) - (len(sa) > 1) - (len(sb) > 1)]
     count = prod(batch)
 
-    def offsets(shape: tuple[int, ...], size: int) -> np.ndarray:
-        own = np.arange(prod(shape)).reshape(shape) * size
+    def offsets(t: TensorType, axes: int) -> np.ndarray:
+        """Where the matrix of each element of the batch starts."""
+        own = sum((np.arange(size).reshape([-1 if i == axis else 1 for i in range(axes)]) * t.strides[axis]
+                   for axis, size in enumerate(t.shape[:axes])), np.zeros((1,) * axes, np.int64))
         return np.broadcast_to(own, batch).reshape(-1).astype(np.int32)
-    names = {"BATCH": count, "M": m, "N": n, "K": k,
-             "A_SM": 1 if c.attrs.trans_a else k, "A_SK": m if c.attrs.trans_a else 1,
-             "B_SK": 1 if c.attrs.trans_b else n, "B_SN": k if c.attrs.trans_b else 1}
-    tables = {"a_at": offsets(a.shape[:-2], m * k), "w_at": offsets(b.shape[:-2], k * n)}
+    (a_row, a_col), (b_row, b_col) = _matrix_strides(a, c.attrs.trans_a, False), _matrix_strides(b, c.attrs.trans_b, True)
+    names = {"BATCH": count, "M": m, "N": n, "K": k, "A_SM": a_row, "A_SK": a_col, "B_SK": b_row, "B_SN": b_col,
+             "Y_SM": y.strides[len(batch)] if len(sa) > 1 else 0, "Y_SN": y.strides[-1] if len(sb) > 1 else 0}
+    tables = {"a_at": offsets(a, max(len(a.shape) - 2, 0)), "w_at": offsets(b, max(len(b.shape) - 2, 0)),
+              "y_at": offsets(y, len(batch))}
     constants = {port: c.constant(i) for port, i in (("x", 0), ("w", 1), ("b", 2)) if c.constant(i) is not None}
     tables |= {port: value.reshape(-1) for port, value in constants.items() if value is not None}
     text = {"start": "{b}[col]" if c.has(2) else "0", "store": _tile.Store("acc", "col", "at"),
@@ -224,6 +249,6 @@ def products(c: Call, **flags: Any) -> Spec:
 
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
-    reference=reference, work=work, integer=integer, layout="row-major", anchor=True, channel_axis=-1,
+    reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(Kernel("pointwise", dense_spec, when=dense_when), Kernel("matmul", general_spec, when=general_when)),
 )

@@ -18,7 +18,7 @@ from fuse2c.ops import _tile, _volume, _window
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
-from fuse2c.ops.base import Call, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
+from fuse2c.ops.base import Call, Kernel, NestForm, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant, quantise
 
 
@@ -323,14 +323,23 @@ def global_spec(c: Call, integer: bool) -> Spec:
                           "store": replace(s.flags["store"], at=at)})
 
 
+def nest_form(c: Call) -> NestForm:
+    """A mean or maximum over the whole plane."""
+    from fuse2c.ops.reduce import reduction
+    w, x = c.attrs.window, c.type(0)
+    if w.kernel != x.shape[2:] or any(w.pads) or max(w.dilations) > 1:
+        return "the window is not the whole plane"
+    return reduction("ReduceMax" if c.node.op == "MaxPool" else "ReduceMean", x, tuple(range(2, len(x.shape))))
+
+
 OPS = (
     Op(name="MaxPool", onnx={"MaxPool": from_onnx, "GlobalMaxPool": from_global}, infer=infer, reference=reference,
-       work=work, integer=integer, layout="spatial", moves=True, anchor=True, docs="1-D to 3-D",
+       work=work, integer=integer, layout="spatial", moves=True, anchor=True, nest=nest_form, docs="1-D to 3-D",
        kernels=(Kernel("max_pool", max_spec, when=flat), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),
     Op(name="AveragePool", onnx={"AveragePool": from_onnx, "GlobalAveragePool": from_global}, infer=infer,
-       reference=reference, work=work, integer=integer, layout="spatial", anchor=True, docs="1-D to 3-D",
+       reference=reference, work=work, integer=integer, layout="spatial", anchor=True, nest=nest_form, docs="1-D to 3-D",
        kernels=(Kernel("global_average", partial(global_spec, integer=True),
                        when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),

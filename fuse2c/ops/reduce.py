@@ -5,6 +5,7 @@ wrap around; a mean of integers is cut off towards zero. What is reduced over no
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,9 +16,10 @@ import numpy as np
 from fuse2c.ir.types import COMPUTE, DType, TensorType
 from fuse2c.ops import _nest, _scalars, pool
 from fuse2c.ops._nest import Access
+from fuse2c.ops._parts import Parts
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work
+from fuse2c.ops.base import Accumulator, Call, Expansion, Kernel, NestForm, Op, Reduction, Scalar, Source, Spec, Work
 from fuse2c.ops.cast import Attrs as Cast
 from fuse2c.ops.elementwise import Attrs as Elementwise
 from fuse2c.ops.movement import Shape
@@ -195,6 +197,34 @@ def _text(text: str, dtype: DType) -> str:
     return text.replace("{s}", "_f64" if wide else "")
 
 
+def nest_form(c: Call) -> NestForm:
+    """One accumulator; with a first pass for the greatest element, several operators."""
+    return expanded_log_sum_exp(c) if ROWS[c.node.op].top else reduction(c.node.op, c.type(0), c.attrs.axes)
+
+
+def reduction(op: str, x: TensorType, axes: tuple[int, ...]) -> NestForm:
+    """A floating reduction by name."""
+    if not x.dtype.is_float:
+        return "a reduction of integers"
+    row, count = ROWS[op], prod(x.shape[a] for a in axes)
+    start = literal(_identity(op, x.dtype) if op in EXTREMES else row.start, x.dtype)
+    text = {key: _text(text, x.dtype).replace("acc", "{acc0}").replace("COUNT", str(count))
+            for key, text in (("step", row.real), ("end", row.end))}
+    step = re.sub(r"\bv\b", "{v}", text["step"])
+    return Reduction(axes, (Accumulator(COMPUTE[x.dtype], start, step),), text["end"])
+
+
+def expanded_log_sum_exp(c: Call) -> Expansion:
+    """log(sum(exp(x - max))) + max."""
+    x, y, attrs = c.node.inputs[0], c.node.outputs[0], c.attrs
+    parts = Parts(y)
+    top = parts.add("ReduceMax", (x,), attrs, c.y[0])
+    power = parts.add("Exp", (parts.add("Sub", (x, top), Elementwise(), c.type(0)),), Elementwise(), c.type(0))
+    total = parts.add("ReduceSum", (power,), attrs, c.y[0])
+    parts.add("Add", (parts.add("Log", (total,), Elementwise(), c.y[0]), top), Elementwise(), c.y[0], y)
+    return parts.done
+
+
 def when(c: Call) -> str:
     """float32, float64, integers; truth values have extremes."""
     dtype = c.type(0).dtype
@@ -204,5 +234,5 @@ def when(c: Call) -> str:
 
 
 OPS = tuple(Op(name=name, onnx={name: from_onnx}, infer=infer, reference=reference, layout="strided", anchor=True,
-               work=lambda c: Work(alu=c.type(0).count), kernels=(Kernel("reduce", spec, when=when),))
+               nest=nest_form, work=lambda c: Work(alu=c.type(0).count), kernels=(Kernel("reduce", spec, when=when),))
             for name in ROWS)

@@ -6,15 +6,19 @@ division of constant length, so that the kernel takes one path for all inputs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from fuse2c.ir.types import TensorType
+from fuse2c.ops import loop_nest
+from fuse2c.ops._parts import Parts
 from fuse2c.ops._scalars import compute
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops.base import Call, Expansion, Kernel, Op, Source, Spec, Work
+from fuse2c.ops.elementwise import Attrs as Elementwise
 from fuse2c.ops.movement import Shape
+from fuse2c.ops.reduce import Attrs as Axes
 
 EXP_BITS = 23           # K at most: entries of the exponential table are at most 2**K
 SUM_BITS = 31           # the sum of a row stays below 2**31
@@ -109,14 +113,33 @@ def spec(c: Call) -> Spec:
     """Rows of LENGTH elements STEP apart; the axis splits the rest into OUTER and INNER."""
     x, y, axis = c.type(0), c.y[0], c.attrs.axis
     names = {"OUTER": prod(x.shape[:axis]), "LENGTH": x.shape[axis], "STEP": prod(x.shape[axis + 1:])}
-    if x.dtype.is_float:
-        return Spec(names, by_rows=False, flags={"log": c.node.op == "LogSoftmax",
-                                                 "suffix": "_f64" if x.dtype == "float64" else ""})
     value, shift = numerator(c.y_quant.scale[0], names["LENGTH"])
     names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": c.y_quant.zero[0], "LOW": y.dtype.range[0],
               "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0]}
     return Spec(names, {"exp": exp_table(c.quant(0).scale[0], names["LENGTH"])}, by_rows=False,
                 flags={"numerator": value})
+
+
+def nest_form(c: Call) -> Expansion | str:
+    """exp(x - max) / sum, or x - max - log(sum)."""
+    t, x, over = c.type(0), c.node.inputs[0], Axes((c.attrs.axis,))
+    if not t.dtype.is_float:
+        return "a softmax of stored values"
+    line = replace(t, shape=tuple(1 if i == c.attrs.axis else n for i, n in enumerate(t.shape)))
+    parts, none = Parts(c.node.outputs[0]), Elementwise()
+    less = parts.add("Sub", (x, parts.add("ReduceMax", (x,), over, line)), none, t)
+    power = parts.add("Exp", (less,), none, t)
+    total = parts.add("ReduceSum", (power,), over, line)
+    if c.node.op == "LogSoftmax":
+        parts.add("Sub", (less, parts.add("Log", (total,), none, line)), none, t, parts.base)
+    else:
+        parts.add("Div", (power, total), none, t, parts.base)
+    return parts.done
+
+
+def order(c: Call) -> str:
+    """The loop nest reads and writes any order."""
+    return "row-major" if c.quantised else "strided"
 
 
 def float_when(c: Call) -> str:
@@ -131,9 +154,10 @@ def stored_when(c: Call) -> str:
 
 OPS = (
     Op(name="Softmax", onnx={"Softmax": from_onnx}, infer=infer, reference=reference, work=work, integer=integer,
-       kernels=(Kernel("softmax", spec, when=float_when), Kernel("softmax_s8", spec, when=stored_when))),
-    Op(name="LogSoftmax", onnx={"LogSoftmax": from_onnx}, infer=infer, reference=reference, work=work,
-       kernels=(Kernel("softmax", spec, when=float_when),)),
+       nest=nest_form, layout=order, kernels=(Kernel("loop_nest", loop_nest.spec, when=float_when),
+                                                     Kernel("softmax_s8", spec, when=stored_when))),
+    Op(name="LogSoftmax", onnx={"LogSoftmax": from_onnx}, infer=infer, reference=reference, work=work, nest=nest_form,
+       layout="strided", kernels=(Kernel("loop_nest", loop_nest.spec, when=float_when),)),
     Op(name="Hardmax", onnx={"Hardmax": from_onnx}, infer=infer, reference=reference,
        kernels=(Kernel("hardmax", spec, when=float_when),)),
 )

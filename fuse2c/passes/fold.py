@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fuse2c.errors import InternalError
-from fuse2c.fusion import folds, quantise
+from fuse2c.fusion import catalog, folds, quantise
 from fuse2c.fusion.dsl import Fold, Rewrite, find
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.plan import Decision, Plan
@@ -17,11 +17,11 @@ def run(plan: Plan) -> Plan:
     """All folds; with --no-fuse only constants are computed."""
     g, log = plan.graph, list[Decision]()
     if plan.options.fuse:
-        g = exhaust(g, folds.STRUCTURE, log)
-        g = exhaust(quantise.propagate_quant(g), quantise.rules() + folds.STRUCTURE, log)
+        g = exhaust(g, catalog.structure(), log)
+        g = exhaust(quantise.propagate_quant(g), catalog.integers(), log)
     g = exhaust(g.pruned(), (folds.constants(),), log)
     if plan.options.fuse:
-        g = exhaust(g, folds.WEIGHTS + folds.STRUCTURE, log)
+        g = exhaust(g, catalog.weights(), log)
     return replace(plan, graph=g.pruned(), decisions=plan.decisions + tuple(log))
 
 

@@ -14,15 +14,15 @@ def run(plan: Plan) -> Plan:
     """Fused nodes keep the nodes they replaced as their body."""
     graph, log = plan.graph, dict[Decision, None]()
     for rule in rules() if plan.options.fuse else ():
-        position = 0
-        while position < len(graph.nodes):
-            seed = graph.nodes[position]
-            group = grown(graph, rule, seed, log) if seed.op in rule.seeds else ()
+        # From the end: where two branches meet, the later one takes over what follows, and the other need not wait.
+        for seed in [n for n in reversed(graph.nodes) if n.op in rule.seeds]:
+            group = grown(graph, rule, seed, log) if any(n is seed for n in graph.nodes) else ()
             if len(group) > 1:
                 log[Decision("fuse", f"{rule.name} at {_names(group)}", True, rule.pays)] = None
                 graph = graph.swap(group, (fused(graph, rule, group, seed),)).sorted()
-            position += 1
-    return replace(plan, graph=graph, decisions=plan.decisions + tuple(log))
+    inside = {t for n in graph.nodes for part in n.body for t in part.outputs}
+    views = {t: owner for t, owner in plan.views.items() if t not in inside}
+    return replace(plan, graph=graph, views=views, decisions=plan.decisions + tuple(log))
 
 
 def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[Node, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import TensorType
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind
+from fuse2c.ops.base import bind, layout
 from fuse2c.ops.movement import Shape
 from fuse2c.plan import Decision, Plan
 
@@ -40,7 +40,7 @@ class _State:
 
     def visit(self, node: Node) -> None:
         """Choose the orders of a node's outputs."""
-        kind = all_ops()[node.op].layout
+        kind = layout(all_ops()[node.op], bind(self.g, node))
         if kind == "row-major":
             node = replace(node, inputs=tuple(self.row_major(t) if t else t for t in node.inputs))
         elif kind == "spatial" and not self.type(node.inputs[0]).batch_first:

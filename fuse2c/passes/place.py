@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from fuse2c.errors import DoesNotFit
-from fuse2c.ops import all_ops
 from fuse2c.passes import _rows
 from fuse2c.passes._rows import Life, Unit
 from fuse2c.plan import ALIGN, Decision, Place, Plan, Step
@@ -73,6 +72,8 @@ def _read_afterwards(plan: Plan, index: int, root: str) -> bool:
 def _reusable(plan: Plan, step: Step) -> list[str]:
     """Operands that the kernel reads at the very element that it writes next, and nowhere else."""
     g, y, node = plan.graph, plan.graph.type(step.node.outputs[0]), step.node
+    if "program" in step.spec.flags:
+        return []           # its passes read a row several times
     tail = node.parts if "loads" in step.spec.flags else node.parts[1:]
     names = {t for n in tail for t in n.inputs if t in node.inputs and g.data(t) is None}
     aligned = [t for t in node.inputs if t in names and g.type(t).bytes == y.bytes and g.type(t).shape == y.shape

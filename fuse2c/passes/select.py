@@ -27,7 +27,7 @@ def anchor_call(g: Graph, node: Node) -> Call:
     """The call that the kernel serves: the first node of the body, writing in the order of the last."""
     call = bind(g, node.parts[0])
     final = tuple(replace(t, order=g.type(node.outputs[0]).order) for t in call.y)
-    return replace(call, y=final, group=Group(g, node) if node.body else None)
+    return replace(call, y=final, group=Group(g, node))
 
 
 def _choose(plan: Plan, node: Node, log: list[Decision]) -> Kernel:

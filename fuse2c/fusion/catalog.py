@@ -1,0 +1,26 @@
+"""The folds in the order in which they are applied: each stage until none of its folds changes anything."""
+from __future__ import annotations
+
+from fuse2c.fusion import folds as basic
+from fuse2c.fusion import idioms, joins, moves, quantise
+from fuse2c.fusion.dsl import Fold
+
+
+def structure() -> tuple[Fold, ...]:
+    """Before quantisation is looked at."""
+    return idioms.IDIOMS + basic.STRUCTURE
+
+
+def integers() -> tuple[Fold, ...]:
+    """Q/DQ around operators."""
+    return quantise.rules() + basic.STRUCTURE
+
+
+def weights() -> tuple[Fold, ...]:
+    """When all constants are known."""
+    return basic.WEIGHTS + basic.STRUCTURE + moves.rules() + joins.JOINS
+
+
+def folds() -> tuple[Fold, ...]:
+    """All of them, once each."""
+    return tuple({f.name: f for f in (*structure(), *integers(), basic.constants(), *weights())}.values())

@@ -1,0 +1,272 @@
+"""Fused reductions, products and elementwise operators as a program: for each row a few passes over its elements.
+
+The outer axes of a group are those along which all of its operators work independently. One step of the outer loops
+is a row. Inside it, a pass is a loop nest over the elements of one shape; what one pass computes and a later one reads
+is a number a row (a sum, a maximum), is computed again where that is cheap, or is stored: in a result if it is one,
+else in scratch memory of one row. No tensor is ever held as a whole.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.ops import all_ops
+from fuse2c.ops.base import Contraction, Expansion, Lookup, NestForm, Reduction, Regroup, Remap, bind
+
+AGAIN = 3               # cheap operators that are computed a second time rather than stored
+SCRATCH = 4096          # bytes of scratch of one kernel, at most
+
+
+class NoNest(Exception):
+    """Why a group is no loop nest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One operator of the program; elementwise ones have no form."""
+
+    node: Node
+    form: NestForm | None
+
+    @property
+    def y(self) -> str:
+        """The tensor that it writes."""
+        return self.node.outputs[0]
+
+
+@dataclass(slots=True)
+class Pass:
+    """One loop nest over elements of shape `inner`; then `after`: numbers that the row has one of."""
+
+    inner: tuple[int, ...]
+    items: list[Item] = field(default_factory=list)
+    after: list[Item] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Program:
+    """See the module. `outer`: axes; `rows`: stored tensor -> its first element in scratch."""
+
+    graph: Graph                        # with the tensors between the parts of expanded operators
+    outer: tuple[int, ...]
+    items: dict[str, Item]              # by the tensor written
+    results: tuple[str, ...]
+    before: list[Item] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)
+    at: dict[str, int] = field(default_factory=dict)        # tensor -> its pass; -1: before the first
+    stored: set[str] = field(default_factory=set)
+
+    def shape(self, t: str) -> tuple[int, ...]:
+        """A tensor's shape."""
+        return self.graph.type(t).shape
+
+    def inner(self, t: str) -> tuple[int, ...]:
+        """Extents on the inner axes."""
+        return tuple(n for axis, n in enumerate(self.shape(t)) if axis not in self.outer)
+
+    def is_number(self, t: str) -> bool:
+        """Whether the row has one element of a tensor that is computed here."""
+        return t in self.items and prod(self.inner(t)) == 1
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """Stored tensors that lie where a result is written later, element for element: each -> that result."""
+        found: dict[str, str] = {}
+        for t in (t for t in self.items if t in self.stored and t not in self.results):
+            host = next((y for y in self.results if y not in found.values() and self._hosts(y, t)), None)
+            if host is not None:
+                found[t] = host
+        return found
+
+    def _hosts(self, y: str, t: str) -> bool:
+        """Whether nobody reads an element of `t` after that of `y` is written in its place."""
+        for item in (i for i in self.items.values() if t in i.node.inputs):
+            if item.form is not None and not isinstance(item.form, Reduction):
+                return False
+            together = self.at[item.y] == self.at[y]
+            if self.at[item.y] > self.at[y] or (together and (item.form is not None or self.inner(item.y) != self.inner(t))):
+                return False
+        return self.inner(y) == self.inner(t) and self.graph.type(y).dtype == self.graph.type(t).dtype \
+            and not self.is_number(y) and y not in self.stored
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Where the stored tensors that are no results, and lie in none, lie in scratch, in elements."""
+        found, at, hosted = {}, 0, self.hosts
+        for t in self.items:
+            if t in self.stored and t not in self.results and t not in hosted:
+                found[t] = at
+                at += prod(self.inner(t))
+        return found
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch."""
+        return sum(prod(self.inner(t)) * self.graph.type(t).dtype.bytes for t in self.rows)
+
+
+def build(g: Graph, nodes: Sequence[Node], results: tuple[str, ...]) -> Program:
+    """The program of a group; raises NoNest."""
+    g, items = _expanded(g, [part for n in nodes for part in n.parts])
+    by_name = {i.y: i for i in items}
+    p = Program(g, _outer(g, items, by_name), by_name, results)
+    for item in items:
+        _schedule(p, item)
+    kinds = {g.type(t).dtype for t in p.rows}
+    if len(kinds) > 1:
+        raise NoNest("rows of different types")
+    if p.scratch > SCRATCH:
+        raise NoNest(f"{p.scratch} bytes of scratch, at most {SCRATCH}")
+    for t in results:
+        if not isinstance(by_name[t].form, (Reduction, Contraction, type(None))) \
+                and not (isinstance(by_name[t].form, Regroup) and p.is_number(t)):
+            raise NoNest(f"{t} is only moved")
+    return p
+
+
+def _expanded(g: Graph, parts: Iterable[Node]) -> tuple[Graph, list[Item]]:
+    """Operators that consist of simpler ones as these."""
+    items = []
+    for part in parts:
+        op = all_ops()[part.op]
+        form = None if op.scalar is not None else op.nest(bind(g, part))
+        if isinstance(form, str):
+            raise NoNest(form)
+        if isinstance(form, Expansion):
+            g = replace(g, tensors={**g.tensors, **{t: Tensor(t, kind) for t, kind in form.types.items()
+                                                    if t not in g.tensors}})
+            g, inner = _expanded(g, form.nodes)
+            items += inner
+        else:
+            items.append(Item(part, form))
+    return g, items
+
+
+def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, ...]:
+    """The axes along which all operators of a group work independently."""
+    shape = {t: g.type(t).shape for i in items for t in (*i.node.inputs, i.y) if t}
+    ranks = {len(shape[i.y]) for i in items}
+    axes = [a for a in range(min(ranks)) if len({shape[i.y][a] for i in items}) == 1]
+    if len(ranks) > 1 or any(isinstance(i.form, Regroup) for i in items):
+        axes = [a for position, a in enumerate(axes) if a == position]      # a prefix
+    for i in items:
+        inside = [t for t in i.node.inputs if t in own]
+        if isinstance(i.form, Reduction):
+            axes = [a for a in axes if a not in i.form.axes]
+        elif isinstance(i.form, Contraction):
+            axes = [a for a in axes if a < len(shape[i.y]) - 1]
+            if i.node.inputs[1] in own:
+                raise NoNest(f"the matrix {i.node.inputs[1]} would have to be stored as a whole")
+        elif isinstance(i.form, Lookup):
+            axes = [a for a in axes if a < len(shape[i.node.inputs[1]])]
+        elif isinstance(i.form, Remap) and inside:
+            axes = [a for a in axes if list(i.form.maps[a]) == list(range(shape[i.y][a]))]
+        for t in inside:
+            lost = len(shape[i.y]) - len(shape[t]) if i.form is None else 0
+            axes = [a for a in axes if a < len(shape[t]) and not lost and shape[t][a] == shape[i.y][a]]
+    return tuple(axes)
+
+
+def _schedule(p: Program, item: Item) -> None:
+    """Give an operator its pass."""
+    form, y = item.form, item.y
+    if isinstance(form, (Remap, Regroup, Lookup)):
+        _movement(p, item)
+        return
+    first = 0
+    for port, t in enumerate(dict.fromkeys(item.node.inputs)):
+        if t in p.items:
+            first = max(first, _available(p, item, t, port))
+    if isinstance(form, Contraction) and prod(p.inner(y)) != p.inner(y)[-1]:
+        raise NoNest(f"the rows of {y} are no vectors")
+    shape = p.inner(y)
+    if isinstance(form, Reduction) and p.is_number(y):
+        x = item.node.inputs[0]
+        shape = p.inner(x)
+        if prod(shape) == 1:
+            raise NoNest(f"{x} has one element")
+        if "{i}" in "".join(a.update for a in form.accumulators) and prod(shape) != p.shape(x)[form.axes[-1]]:
+            raise NoNest("an index over several axes")
+    elif p.is_number(y) and not isinstance(form, Contraction):
+        p.at[y] = max((p.at[t] for t in item.node.inputs if t in p.items), default=-1)
+        (p.before if p.at[y] < 0 else p.passes[p.at[y]].after).append(item)
+        return
+    place = next((i for i in range(first, len(p.passes)) if p.passes[i].inner == shape
+                  and _alike(p.passes[i], item)), len(p.passes))
+    if place == len(p.passes):
+        p.passes.append(Pass(shape))
+    p.passes[place].items.append(item)
+    p.at[y] = place
+    for t in item.node.inputs:
+        if t in p.items:
+            _reached(p, t, place)
+
+
+def _alike(found: Pass, item: Item) -> bool:
+    """A product over k elements shares its pass with elementwise operators, not with one that is read before it."""
+    return not isinstance(item.form, Contraction) or all(
+        isinstance(i.form, Contraction) or i.form is None for i in found.items)
+
+
+def _available(p: Program, item: Item, t: str, port: int) -> int:
+    """The first pass in which an operator may read `t`; marks `t` as stored where nothing else will do."""
+    if p.is_number(t):
+        if isinstance(item.form, Contraction):
+            raise NoNest(f"{t} has one element a row")
+        return p.at[t] + 1
+    # A reduction to more than a number has a loop of its own for each of its elements, a product one over k.
+    moved = not isinstance(p.items[t].form, (Reduction, Contraction, type(None)))
+    apart = isinstance(item.form, Contraction) or (isinstance(item.form, Reduction) and not p.is_number(item.y))
+    other = p.inner(t) != (p.inner(item.node.inputs[0]) if isinstance(item.form, Reduction) else p.inner(item.y))
+    if moved:
+        return p.at[t]
+    if apart or other:
+        _store(p, t)
+        return p.at[t] + 1
+    return p.at[t]
+
+
+def _reached(p: Program, t: str, place: int) -> None:
+    """A value of an earlier pass is computed again if that is cheap, else stored."""
+    if p.at[t] < place and not p.is_number(t) and t not in p.stored and again(p, t) > AGAIN \
+            and isinstance(p.items[t].form, (Reduction, Contraction, type(None))):
+        _store(p, t)
+
+
+def again(p: Program, t: str) -> int:
+    """Operators to compute `t` once more from what lies in memory and numbers of the row; large where it is costly."""
+    if t not in p.items or t in p.stored or p.is_number(t):
+        return 0
+    item = p.items[t]
+    if item.form is not None:
+        return 0 if not isinstance(item.form, (Reduction, Contraction)) else AGAIN + 1
+    if all_ops()[item.node.op].costly(bind(p.graph, item.node)):
+        return AGAIN + 1
+    return 1 + sum(again(p, x) for x in dict.fromkeys(item.node.inputs) if x)
+
+
+def _store(p: Program, t: str) -> None:
+    p.stored.add(t)
+
+
+def _movement(p: Program, item: Item) -> None:
+    """What only moves elements is read in place, from outside or from a stored row."""
+    source = item.node.inputs[0]
+    if isinstance(item.form, Lookup) and (source in p.items or item.node.inputs[1] in p.items):
+        raise NoNest("a table or its indices are computed in the group")
+    if isinstance(item.form, Regroup) and source not in p.items:
+        raise NoNest("a reshape of an operand")
+    moved = source in p.items and isinstance(p.items[source].form, (Remap, Lookup))
+    if isinstance(item.form, Regroup) and p.is_number(source) and p.is_number(item.y) and not moved:
+        p.at[item.y] = p.at[source]
+        (p.before if p.at[source] < 0 else p.passes[p.at[source]].after).append(item)
+        return
+    if source in p.items:
+        if p.is_number(source) or not isinstance(p.items[source].form, (Reduction, Contraction, type(None))):
+            raise NoNest("a movement of what was moved, or of one number")
+        _store(p, source)
+        p.at[item.y] = p.at[source] + 1
+    else:
+        p.at[item.y] = -1 if prod(p.inner(item.y)) == 1 else 0

@@ -1,0 +1,112 @@
+"""Groups of reductions, products and elementwise operators as one kernel; see _program.py."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from fuse2c.ir.types import COMPUTE
+from fuse2c.ops import _program, _tile
+from fuse2c.ops._program import Item, Program
+from fuse2c.ops.base import Call, Contraction, Kernel, Lookup, Op, Regroup, Remap, Spec
+
+BLOCK = 4       # products that are computed at a time: what is loaded of the row serves all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Where the elements of a tensor lie, for a loop over the axes of another one that it broadcasts to."""
+
+    memory: str                                 # the tensor in memory
+    strides: tuple[int, ...]                    # a stride for each axis
+    offset: int = 0
+    maps: tuple[tuple[int, tuple[int, ...], int], ...] = ()     # (axis, input index of each output index, stride)
+    index: str = ""                             # of a lookup: the tensor of indices
+
+
+def ref(p: Program, t: str, rank: int) -> Ref:
+    """The reference to a tensor that lies in memory, or to a movement of one."""
+    item = p.items.get(t)
+    if item is not None and t not in p.stored and t not in p.results:
+        return _moved(p, item, rank)
+    t = p.hosts.get(t, t)
+    kind, missing = p.graph.type(t), rank - len(p.shape(t))
+    strides = row_strides(p, t) if t in p.rows else kind.strides
+    return Ref(t, (0,) * missing + tuple(0 if n == 1 else s for n, s in zip(kind.shape, strides, strict=True)))
+
+
+def row_strides(p: Program, t: str) -> tuple[int, ...]:
+    """A stored row holds its elements in logical order."""
+    strides, step = [0] * len(p.shape(t)), 1
+    for axis in reversed(range(len(strides))):
+        if axis not in p.outer:
+            strides[axis], step = step, step * p.shape(t)[axis]
+    return tuple(strides)
+
+
+def _moved(p: Program, item: Item, rank: int) -> Ref:
+    source, y = item.node.inputs[0], item.y
+    missing = rank - len(p.shape(y))
+    if isinstance(item.form, Regroup):
+        strides = tuple(0 if n == 1 else s for n, s in zip(p.shape(y), row_strides(p, y), strict=True))
+        return Ref(source, (0,) * missing + strides)
+    if isinstance(item.form, Lookup):
+        kind, axes = p.graph.type(source), len(p.shape(item.node.inputs[1]))
+        return Ref(source, (0,) * (missing + axes) + kind.strides[1:], index=item.node.inputs[1])
+    assert isinstance(item.form, Remap)
+    base = ref(p, source, len(p.shape(y)))
+    moved, offset, maps = list(base.strides), base.offset, []
+    for axis, found in enumerate(item.form.maps):
+        steps = set(np.diff(np.asarray(found, np.int64)).tolist())
+        if len(steps) > 1:
+            maps.append((axis + missing, tuple(found), moved[axis]))
+            moved[axis] = 0
+        elif len(found):
+            offset += found[0] * moved[axis]
+            moved[axis] *= steps.pop() if steps else 0
+    return Ref(base.memory, (0,) * missing + tuple(moved), offset, tuple(maps))
+
+
+def spec(c: Call) -> Spec:
+    """The program and its tables."""
+    assert c.group is not None
+    node = c.group.node
+    p = _program.build(c.group.graph, (node,), node.outputs)
+    tables = {key: np.asarray(values, np.int32) for values, key in map_tables(p).items()}
+    for port, t in enumerate(node.inputs):
+        value, product = p.graph.data(t), packed(p, t)
+        if value is not None and value.size > 1:
+            tables[f"c{port}"] = value.reshape(-1) if product is None else pack(product, value)
+    ctype = next((COMPUTE[p.graph.type(t).dtype] for t in p.rows), "")
+    return Spec(tables=tables, scratch=p.scratch, by_rows=False, flags={"program": p, "scratch_ctype": ctype})
+
+
+def map_tables(p: Program) -> dict[tuple[int, ...], str]:
+    """Index maps that are no arithmetic progression, and the keys of their tables."""
+    found = {m for item in p.items.values() if isinstance(item.form, Remap)
+             for _, m, _ in ref(p, item.y, len(p.shape(item.y))).maps}
+    return {m: f"map{i}" for i, m in enumerate(sorted(found))}
+
+
+def packed(p: Program, t: str) -> Item | None:
+    """The product that a constant matrix is packed for, if products alone read it, in one orientation."""
+    value, users = p.graph.data(t), [i for i in p.items.values() if t in i.node.inputs]
+    products = [i for i in users if isinstance(i.form, Contraction) and i.node.inputs.index(t) == 1]
+    alike = len({i.form for i in products}) == 1 and len(products) == len(users)
+    return products[0] if value is not None and value.ndim == 2 and alike else None
+
+
+def pack(item: Item, w: np.ndarray) -> np.ndarray:
+    """A constant matrix in the order in which the products read it: blocks of columns, row by row."""
+    assert isinstance(item.form, Contraction)
+    return _tile.pack(w if item.form.transposed else w.T, BLOCK)
+
+
+def work_elements(p: Program) -> int:
+    """Elements that the passes visit in one row."""
+    return sum(prod(found.inner) for found in p.passes)
+
+
+OP = Op(name="LoopNest", infer=lambda c: [], reference=lambda c, *x: [], layout="strided",
+        kernels=(Kernel("loop_nest", spec),), docs="reductions, products and what is between them")
