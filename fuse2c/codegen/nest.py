@@ -11,7 +11,7 @@ from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
 from fuse2c.ops import _nest, _tile, all_ops
 from fuse2c.ops._nest import Access
 from fuse2c.ops._program import Item, Pass, Program
-from fuse2c.ops.base import Accumulator, Contraction, Reduction, Regroup, bind, port_name
+from fuse2c.ops.base import Accumulator, Contraction, Join, Reduction, Regroup, bind, port_name
 from fuse2c.ops.loop_nest import BLOCK, Ref, map_tables, packed, ref
 from fuse2c.plan import Plan, Step
 
@@ -132,8 +132,8 @@ class Writer:
 
     # --- what is computed ---
 
-    def ensure(self, t: str, rank: int) -> None:
-        """Make the element of a tensor known: in a variable already, loaded, or computed again."""
+    def ensure(self, t: str, rank: int, here: bool = False) -> None:
+        """Make the element of a tensor known: in a variable already, loaded, or computed; `here`: not stored so far."""
         c, p = self.chain, self.p
         data = p.graph.data(t)
         if t in c.value or t == "" or (c.opened is not None and c.opened.tensor == t):
@@ -141,12 +141,13 @@ class Writer:
         if data is not None and data.size == 1:
             return
         item = p.items.get(t)
-        if item is None or t in p.stored or not isinstance(item.form, (Reduction, Contraction, type(None))):
+        if item is None or (t in p.stored and not here) or not isinstance(item.form, (Reduction, Contraction, type(None))):
             text = self.element(t, rank)
             c.close()
             name = c.temporary()
             kind = p.graph.type(t).dtype
-            c.lines.append(f"const {COMPUTE[kind]} {name} = {loaded(text, kind)};")
+            value = text if ref(p, t, rank).memory in p.rows else loaded(text, kind)
+            c.lines.append(f"const {COMPUTE[kind]} {name} = {value};")
             c.value[t] = name
             return
         self.elementwise(item)
@@ -193,7 +194,11 @@ class Writer:
             self.product(item, f"c{n}[u]")
         for item in found.items:
             if item.form is None:
-                self.elementwise(item)
+                if item.y in self.p.results or item.y in self.p.stored:
+                    self.ensure(item.y, len(self.p.shape(item.y)), here=True)
+            elif isinstance(item.form, Join):
+                self.join(item, item.form)
+                continue
             elif isinstance(item.form, Reduction) and self.p.is_number(item.y):
                 after[item.y] = self.reduce(item, item.form, starts, ends)
             elif isinstance(item.form, Reduction):
@@ -214,6 +219,18 @@ class Writer:
             if item.y in after and item.y in self.p.results:
                 ends += self.filled(self.stores(item), _nest.nest(TensorType(self.p.graph.type(item.y).dtype, ()), []), {})
         return [*starts, *lines, *ends]
+
+    def join(self, item: Item, form: Join) -> None:
+        """Stores an element of one of the tensors that are joined."""
+        x, p, rank = item.node.inputs[0], self.p, len(self.p.shape(item.y))
+        self.ensure(x, rank)
+        self.chain.close()
+        at = self.element(item.y, rank)
+        step = ref(p, item.y, rank).strides[form.axis] * form.start
+        kind = p.graph.type(item.y).dtype
+        value = self.chain.operand(x)
+        self.chain.lines.append(f"{at.replace(']', f' + {step}]') if step else at} = "
+                                f"{stored(value, kind) if item.y in p.results else value};")
 
     def order(self, found: Pass) -> tuple[int, ...]:
         """Loops follow the storage order of the first access that moves along all axes."""
@@ -268,7 +285,7 @@ class Writer:
                           [Access(tuple(r.strides[a] for a in form.axes))], indent="", letter="q")
         text = self.element(x, len(p.shape(x)), skip=form.axes).replace("]", f" + {nest.index[1]}]")
         names = self.accumulators(form.accumulators, self.chain.lines) | {"v": "v", "i": "q0"}
-        self.chain.lines += [*nest.head.split("\n"), f"{nest.indent}const {COMPUTE[kind]} v = {loaded(text, kind)};"]
+        self.chain.lines += [*nest.head.split("\n"), f"{nest.indent}const {COMPUTE[kind]} v = {text if r.memory in p.rows else loaded(text, kind)};"]
         self.chain.lines += [f"{nest.indent}{names[f'acc{k}']} = {a.update.format(**names)};"
                              for k, a in enumerate(form.accumulators)]
         self.chain.lines += nest.tail.split("\n")

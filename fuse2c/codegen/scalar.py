@@ -164,7 +164,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     uses_at, uses_channel = "[at]" in body, bool(re.search(rf"\b{step.spec.channel}\b", body))
     params += [f"int32_t {step.spec.channel}"] * uses_channel + ["int32_t at"] * uses_at
     params += [f"const {CTYPE[graph.type(t).dtype]} *{chain.operands[t]}" for t in operands]
-    if "more" in step.spec.flags:
+    if "further" in step.spec.flags:
         params += [f"{CTYPE[graph.type(t).dtype]} *y{i}" for i, t in enumerate(more, 2)]
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")

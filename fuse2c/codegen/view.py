@@ -49,7 +49,7 @@ class View:
     x: Operand
     y: Operand
     tail: tuple[Operand, ...]
-    more: tuple[Operand, ...]           # further outputs of an elementwise kernel
+    further: tuple[Operand, ...]        # more outputs of an elementwise kernel
     acc: str
     out: Out | None
     table: Mapping[str, str]            # name -> C identifier
@@ -88,8 +88,8 @@ def view(plan: Plan, step: Step) -> View:
         y=Operand(CTYPE[y.dtype], "y", _row(plan, step.node.outputs[0], "oy", stride)),
         tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", "0" if channel_vector(all_ops()[step.node.op], y, g.type(t))
                            else _row(plan, t, "oy", stride)) for i, t in enumerate(tail, 1)),
-        more=tuple(Operand(CTYPE[g.type(t).dtype], f"y{i}", _row(plan, t, "oy", str(s))) for i, (t, (_, s)) in enumerate(
-            zip(step.node.outputs[1:], spec.flags.get("more", ()), strict=False), 2)),
+        further=tuple(Operand(CTYPE[g.type(t).dtype], f"y{i}", _row(plan, t, "oy", str(s))) for i, (t, (_, s)) in enumerate(
+            zip(step.node.outputs[1:], spec.flags.get("further", ()), strict=False), 2)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()},
@@ -156,7 +156,7 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
                     name = f"{name}_row"
                 dtype = plan.graph.type(tensor).dtype
                 values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
-        more = tuple(f"&y{i}_row[{index}]" for i, (index, _) in enumerate(flags.pop("more", ()), 2))
+        more = tuple(f"&y{i}_row[{index}]" for i, (index, _) in enumerate(flags.pop("further", ()), 2))
         flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values), more)
         flags["operands"] = tuple(rows)
     elif "store" in flags:

@@ -98,8 +98,8 @@ def is_program(g: Graph, group: Group) -> str:
         p = build(g, group, results(g, group))
     except NoNest as e:
         return str(e)
-    forms = [i.form for i in p.items.values() if i.form is not None]
-    products = [i for i in p.items.values() if isinstance(i.form, Contraction)]
+    forms = [i.form for i in p.order if i.form is not None]
+    products = [i for i in p.order if isinstance(i.form, Contraction)]
     if all(isinstance(f, Contraction) for f in forms) and len(products) < 2 and not any(
             i.node.inputs[0] in p.items for i in products):
         return "one product with its epilogue, or no reduction: other kernels are better at it"

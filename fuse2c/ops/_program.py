@@ -11,11 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+import numpy as np
+
 from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.ir.types import COMPUTE
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Contraction, Expansion, Lookup, NestForm, Reduction, Regroup, Remap, bind
+from fuse2c.ops.base import Contraction, Expansion, Join, Lookup, NestForm, Reduction, Regroup, Remap, bind
 
 AGAIN = 3               # cheap operators that are computed a second time rather than stored
+WIDE = frozenset({"int64_t", "uint64_t", "double"})
 SCRATCH = 4096          # bytes of scratch of one kernel, at most
 
 
@@ -51,7 +55,8 @@ class Program:
 
     graph: Graph                        # with the tensors between the parts of expanded operators
     outer: tuple[int, ...]
-    items: dict[str, Item]              # by the tensor written
+    order: tuple[Item, ...]
+    items: dict[str, Item]              # by the tensor written; of several that join one tensor, the last
     results: tuple[str, ...]
     before: list[Item] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
@@ -82,14 +87,15 @@ class Program:
 
     def _hosts(self, y: str, t: str) -> bool:
         """Whether nobody reads an element of `t` after that of `y` is written in its place."""
-        for item in (i for i in self.items.values() if t in i.node.inputs):
+        for item in (i for i in self.order if t in i.node.inputs):
             if item.form is not None and not isinstance(item.form, Reduction):
                 return False
             together = self.at[item.y] == self.at[y]
             if self.at[item.y] > self.at[y] or (together and (item.form is not None or self.inner(item.y) != self.inner(t))):
                 return False
-        return self.inner(y) == self.inner(t) and self.graph.type(y).dtype == self.graph.type(t).dtype \
-            and not self.is_number(y) and y not in self.stored
+        kind = self.graph.type(t).dtype
+        return self.inner(y) == self.inner(t) and self.graph.type(y).dtype == kind and not kind.is_half \
+            and not kind.is_quantised and not self.is_number(y) and y not in self.stored
 
     @property
     def rows(self) -> dict[str, int]:
@@ -104,23 +110,23 @@ class Program:
     @property
     def scratch(self) -> int:
         """Bytes of scratch."""
-        return sum(prod(self.inner(t)) * self.graph.type(t).dtype.bytes for t in self.rows)
+        return sum(prod(self.inner(t)) * (8 if COMPUTE[self.graph.type(t).dtype] in WIDE else 4) for t in self.rows)
 
 
 def build(g: Graph, nodes: Sequence[Node], results: tuple[str, ...]) -> Program:
     """The program of a group; raises NoNest."""
     g, items = _expanded(g, [part for n in nodes for part in n.parts])
     by_name = {i.y: i for i in items}
-    p = Program(g, _outer(g, items, by_name), by_name, results)
+    p = Program(g, _outer(g, items, by_name), tuple(items), by_name, results)
     for item in items:
         _schedule(p, item)
-    kinds = {g.type(t).dtype for t in p.rows}
+    kinds = {COMPUTE[g.type(t).dtype] for t in p.rows}
     if len(kinds) > 1:
         raise NoNest("rows of different types")
     if p.scratch > SCRATCH:
         raise NoNest(f"{p.scratch} bytes of scratch, at most {SCRATCH}")
     for t in results:
-        if not isinstance(by_name[t].form, (Reduction, Contraction, type(None))) \
+        if not isinstance(by_name[t].form, (Reduction, Contraction, Join, type(None))) \
                 and not (isinstance(by_name[t].form, Regroup) and p.is_number(t)):
             raise NoNest(f"{t} is only moved")
     return p
@@ -139,6 +145,10 @@ def _expanded(g: Graph, parts: Iterable[Node]) -> tuple[Graph, list[Item]]:
                                                     if t not in g.tensors}})
             g, inner = _expanded(g, form.nodes)
             items += inner
+        elif isinstance(form, Join):
+            starts = np.cumsum([0, *(g.type(t).shape[form.axis] for t in part.inputs)])
+            items += [Item(replace(part, inputs=(t,)), Join(form.axis, int(at)))
+                      for t, at in zip(part.inputs, starts, strict=False) if g.type(t).count]
         else:
             items.append(Item(part, form))
     return g, items
@@ -151,6 +161,7 @@ def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, 
     axes = [a for a in range(min(ranks)) if len({shape[i.y][a] for i in items}) == 1]
     if len(ranks) > 1 or any(isinstance(i.form, Regroup) for i in items):
         axes = [a for position, a in enumerate(axes) if a == position]      # a prefix
+    looked_up = 0
     for i in items:
         inside = [t for t in i.node.inputs if t in own]
         if isinstance(i.form, Reduction):
@@ -161,11 +172,16 @@ def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, 
                 raise NoNest(f"the matrix {i.node.inputs[1]} would have to be stored as a whole")
         elif isinstance(i.form, Lookup):
             axes = [a for a in axes if a < len(shape[i.node.inputs[1]])]
+            looked_up = max(looked_up, len(shape[i.node.inputs[1]]))
         elif isinstance(i.form, Remap) and inside:
             axes = [a for a in axes if list(i.form.maps[a]) == list(range(shape[i.y][a]))]
+        if isinstance(i.form, Join):
+            axes = [a for a in axes if a != i.form.axis]
         for t in inside:
-            lost = len(shape[i.y]) - len(shape[t]) if i.form is None else 0
+            lost = len(shape[i.y]) - len(shape[t]) if i.form is None or isinstance(i.form, Join) else 0
             axes = [a for a in axes if a < len(shape[t]) and not lost and shape[t][a] == shape[i.y][a]]
+    if any(a not in axes for a in range(looked_up)):
+        raise NoNest("the indices of a table are reduced over")
     return tuple(axes)
 
 
@@ -175,18 +191,19 @@ def _schedule(p: Program, item: Item) -> None:
     if isinstance(form, (Remap, Regroup, Lookup)):
         _movement(p, item)
         return
+    if isinstance(form, Join):
+        _join(p, item, form)
+        return
     first = 0
     for port, t in enumerate(dict.fromkeys(item.node.inputs)):
         if t in p.items:
             first = max(first, _available(p, item, t, port))
-    if isinstance(form, Contraction) and prod(p.inner(y)) != p.inner(y)[-1]:
+    if isinstance(form, Contraction) and (prod(p.inner(y)) != p.inner(y)[-1] or p.is_number(y)):
         raise NoNest(f"the rows of {y} are no vectors")
     shape = p.inner(y)
     if isinstance(form, Reduction) and p.is_number(y):
         x = item.node.inputs[0]
         shape = p.inner(x)
-        if prod(shape) == 1:
-            raise NoNest(f"{x} has one element")
         if "{i}" in "".join(a.update for a in form.accumulators) and prod(shape) != p.shape(x)[form.axes[-1]]:
             raise NoNest("an index over several axes")
     elif p.is_number(y) and not isinstance(form, Contraction):
@@ -202,6 +219,26 @@ def _schedule(p: Program, item: Item) -> None:
     for t in item.node.inputs:
         if t in p.items:
             _reached(p, t, place)
+
+
+def _join(p: Program, item: Item, form: Join) -> None:
+    """A part of a joined tensor is stored in a pass over its own elements."""
+    x, y = item.node.inputs[0], item.y
+    if p.is_number(y):
+        raise NoNest("numbers of a row are joined")
+    shape = tuple(n for axis, n in enumerate(p.shape(x)) if axis not in p.outer)
+    first = 0
+    if x in p.items:
+        moved = not isinstance(p.items[x].form, (Reduction, Contraction, type(None)))
+        first = max(0, p.at[x] + (1 if p.is_number(x) and not moved else 0))
+    place = next((i for i in range(first, len(p.passes)) if p.passes[i].inner == shape), len(p.passes))
+    if place == len(p.passes):
+        p.passes.append(Pass(shape))
+    p.passes[place].items.append(item)
+    p.at[y] = max(p.at.get(y, 0), place)
+    p.stored.add(y)
+    if x in p.items:
+        _reached(p, x, place)
 
 
 def _alike(found: Pass, item: Item) -> bool:
@@ -220,6 +257,8 @@ def _available(p: Program, item: Item, t: str, port: int) -> int:
     moved = not isinstance(p.items[t].form, (Reduction, Contraction, type(None)))
     apart = isinstance(item.form, Contraction) or (isinstance(item.form, Reduction) and not p.is_number(item.y))
     other = p.inner(t) != (p.inner(item.node.inputs[0]) if isinstance(item.form, Reduction) else p.inner(item.y))
+    if isinstance(p.items[t].form, Join):
+        return p.at[t] + 1
     if moved:
         return p.at[t]
     if apart or other:

@@ -142,6 +142,14 @@ class Remap:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """y is its inputs one behind the other along an axis; inside a nest, of one input: from index `start` on."""
+
+    axis: int
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Regroup:
     """The same elements in the same order, in another shape."""
 
@@ -154,7 +162,7 @@ class Expansion:
     types: Mapping[str, TensorType]
 
 
-NestForm = Reduction | Contraction | Lookup | Remap | Regroup | Expansion | str      # str: the reason why there is none
+NestForm = Reduction | Contraction | Lookup | Remap | Join | Regroup | Expansion | str      # str: the reason why there is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ def spec(c: Call) -> Spec:
     more = range(len(n.index) - len(c.y) + 1, len(n.index))
     return Spec(tables=tables, rows=n.rows, window=RowWindow() if n.rows > 1 else None,
                 flags={"nest": n, "loads": tuple(loads), "row_stride": n.row_strides[0],
-                       "more": tuple((n.index[i], n.row_strides[i]) for i in more),
+                       "further": tuple((n.index[i], n.row_strides[i]) for i in more),
                        "store": _tile.Store("", "", n.index[0])})
 
 

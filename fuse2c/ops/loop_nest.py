@@ -84,14 +84,14 @@ def spec(c: Call) -> Spec:
 
 def map_tables(p: Program) -> dict[tuple[int, ...], str]:
     """Index maps that are no arithmetic progression, and the keys of their tables."""
-    found = {m for item in p.items.values() if isinstance(item.form, Remap)
+    found = {m for item in p.order if isinstance(item.form, Remap)
              for _, m, _ in ref(p, item.y, len(p.shape(item.y))).maps}
     return {m: f"map{i}" for i, m in enumerate(sorted(found))}
 
 
 def packed(p: Program, t: str) -> Item | None:
     """The product that a constant matrix is packed for, if products alone read it, in one orientation."""
-    value, users = p.graph.data(t), [i for i in p.items.values() if t in i.node.inputs]
+    value, users = p.graph.data(t), [i for i in p.order if t in i.node.inputs]
     products = [i for i in users if isinstance(i.form, Contraction) and i.node.inputs.index(t) == 1]
     alike = len({i.form for i in products}) == 1 and len(products) == len(users)
     return products[0] if value is not None and value.ndim == 2 and alike else None

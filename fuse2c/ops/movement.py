@@ -16,7 +16,7 @@ from fuse2c.ir.types import TensorType
 from fuse2c.ops import _copy, _nest
 from fuse2c.ops._copy import Part
 from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Op, Regroup, Remap, Spec, port_name
+from fuse2c.ops.base import Call, Join, Kernel, Op, Regroup, Remap, Spec, port_name
 from fuse2c.quant import quantise
 
 PORTS = ("x",)
@@ -205,13 +205,15 @@ def _mapped(c: Call) -> Part:
     return Part(n, n.index[0], f"{{x}}[{' + '.join([base, *terms])}]")
 
 
-def nest_form(c: Call) -> Remap | Regroup | str:
+def nest_form(c: Call) -> Remap | Join | Regroup | str:
     """Elements are read where they lie, or where the map says."""
     a = c.attrs
     if isinstance(a, Shape):
         return Regroup()
     if isinstance(a, Slices):
         return Remap(tuple(range(s, s + d * n, d) for s, d, n in zip(a.start, a.step, a.length, strict=True)))
+    if isinstance(a, Axis):
+        return Join(a.axis)
     return Remap(a.maps) if isinstance(a, IndexMap) else f"{c.node.op} inside a loop nest"
 
 

@@ -215,10 +215,10 @@ def reduction(op: str, x: TensorType, axes: tuple[int, ...]) -> NestForm:
 
 
 def expanded_log_sum_exp(c: Call) -> Expansion:
-    """log(sum(exp(x - max))) + max."""
+    """log(sum(exp(x - max))) + max, with the maximum limited to finite numbers: their difference is then defined."""
     x, y, attrs = c.node.inputs[0], c.node.outputs[0], c.attrs
-    parts = Parts(y)
-    top = parts.add("ReduceMax", (x,), attrs, c.y[0])
+    parts, most = Parts(y), float(np.finfo(_scalars.compute(c.type(0).dtype)).max)
+    top = parts.add("Clip", (parts.add("ReduceMax", (x,), attrs, c.y[0]),), Elementwise((-most, most)), c.y[0])
     power = parts.add("Exp", (parts.add("Sub", (x, top), Elementwise(), c.type(0)),), Elementwise(), c.type(0))
     total = parts.add("ReduceSum", (power,), attrs, c.y[0])
     parts.add("Add", (parts.add("Log", (total,), Elementwise(), c.y[0]), top), Elementwise(), c.y[0], y)

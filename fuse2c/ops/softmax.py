@@ -113,6 +113,8 @@ def spec(c: Call) -> Spec:
     """Rows of LENGTH elements STEP apart; the axis splits the rest into OUTER and INNER."""
     x, y, axis = c.type(0), c.y[0], c.attrs.axis
     names = {"OUTER": prod(x.shape[:axis]), "LENGTH": x.shape[axis], "STEP": prod(x.shape[axis + 1:])}
+    if not c.quantised:
+        return Spec(names, by_rows=False)       # Hardmax
     value, shift = numerator(c.y_quant.scale[0], names["LENGTH"])
     names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": c.y_quant.zero[0], "LOW": y.dtype.range[0],
               "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0]}
