@@ -287,15 +287,18 @@ class _Reader(Importer):
             more = f" and {count - LISTED} more" if count > LISTED else ""
             rows.append(f"{op} ({count}x): {', '.join(nodes[:LISTED])}{more}: {'; or '.join(list(reasons)[:LISTED])}")
         count = len(self.unsupported)
-        wanted = self.wanted
-        for node in reversed(self.nodes):       # what a size is computed from
-            wanted = wanted | set(node.inputs) if wanted & set(node.outputs) else wanted
-        constants = tuple(sorted(wanted & {v.name for v in self.proto.input}))
+        needed = self._behind(self.wanted - self.counts.keys())     # what has a size of its own is data, no parameter
         error = UnsupportedOp(f"{count} node{'s' if count > 1 else ''} cannot be compiled", detail=tuple(rows), hint=(
-            f"make inputs constants with {' '.join(f'--bind {printable(t)}=VALUE' for t in constants)}" if constants else
+            f"make inputs constants with {' '.join(f'--bind {printable(t)}=VALUE' for t in needed)}" if needed else
             "`fuse2c list ops` shows what is supported"))
-        error.constants = constants
+        error.constants = self._behind(self.wanted)
         return error
+
+    def _behind(self, tensors: set[str]) -> tuple[str, ...]:
+        """The model's inputs that tensors are computed from."""
+        for node in reversed(self.nodes):
+            tensors = tensors | set(node.inputs) if tensors & set(node.outputs) else tensors
+        return tuple(sorted(tensors & {v.name for v in self.proto.input}))
 
 
 def _check_size(t: TensorType, node: str, op: str) -> None:
