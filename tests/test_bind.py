@@ -70,6 +70,8 @@ KINDS: list[tuple[Any, tuple[Any, ...], Any, np.ndarray]] = [
     (np.float32, (3,), [0.1, float("inf"), -3], np.asarray([0.1, np.inf, -3], np.float32)),
     (np.float16, (), 0.1, np.asarray(0.1, np.float16)),
     (ml_dtypes.bfloat16, (1,), [3.0], np.asarray([3], ml_dtypes.bfloat16)),
+    (ml_dtypes.bfloat16, (2,), np.asarray([3, -0.5], ml_dtypes.bfloat16).view("V2"),
+     np.asarray([3, -0.5], ml_dtypes.bfloat16)),
     (np.float64, (2,), np.asarray([0.1, 2]), np.asarray([0.1, 2])),
 ]
 

@@ -72,6 +72,8 @@ def _fitted(info: onnx.ValueInfoProto, value: Value) -> np.ndarray:
     kind = info.type.tensor_type
     dtype = dtype_of(kind.elem_type, info.name)
     found = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else _cast(info.name, value, dtype)
+    if found.dtype.kind == dtype.numpy.kind == "V" and found.dtype.itemsize == dtype.bytes:
+        found = found.view(dtype.numpy)         # .npy files have no name for bfloat16 and the like
     dims: list[int | None] = list(found.shape)
     if kind.HasField("shape"):
         dims = [d.dim_value if is_static(d) else None for d in kind.shape.dim]
