@@ -16,9 +16,10 @@ from fuse2c import Compiled, Options, __version__, compile_model, imported, repo
 from fuse2c import check as checking
 from fuse2c import target as targets
 from fuse2c.errors import Fuse2cError, InternalError, Mismatch, OutputError
+from fuse2c.frontend.inputs import read_array
 from fuse2c.ir.text import dump
 from fuse2c.names import identifier
-from fuse2c.options import CHOICES
+from fuse2c.options import CHOICES, Value
 from fuse2c.pipeline import PIPELINE
 from fuse2c.progress import Progress
 
@@ -42,6 +43,8 @@ def model_options(command: F) -> F:
         click.argument("model", type=click.Path(path_type=Path)),
         click.option("-t", "--target", default="host", show_default=True, help="A target's name, or a .toml file."),
         click.option("--dim", multiple=True, metavar="NAME=VALUE", help="A value for a symbolic dimension."),
+        click.option("--bind", multiple=True, metavar="NAME=VALUE",
+                     help="Make an input a constant: numbers (1,2,3), or an .npy file."),
         click.option("--stateful", multiple=True, metavar="INPUT=OUTPUT,...",
                      help="Keep outputs between runs as the inputs of the next."),
         click.option("--name", help="Prefix of all C names; default: the file's name."),
@@ -76,7 +79,8 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
         raise click.BadParameter(f"{k['name']!r} is no lower-case C identifier; {identifier(k['name'])!r} would be",
                                  param_hint="--name")
     k.pop("debug")
-    options = Options(dims=dims, stateful=_pairs(k.pop("stateful")), fuse=not k.pop("no_fuse"),
+    options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
+                      fuse=not k.pop("no_fuse"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "ram", "flash")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
@@ -91,6 +95,27 @@ def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
             raise click.BadParameter(f"{text!r} is not INPUT=OUTPUT", param_hint="--stateful")
         pairs.append((name, output))
     return tuple(pairs)
+
+
+def _binding(text: str) -> tuple[str, Value]:
+    """Name and value of one `--bind`."""
+    name, equals, value = text.partition("=")
+    if name and value.endswith(".npy"):
+        return name, read_array(Path(value))
+    try:
+        numbers = [_number(n) for n in value.split(",") if value]
+    except ValueError:
+        equals = ""
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=NUMBER,... or NAME=FILE.npy", param_hint="--bind")
+    return name, numbers
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def compiled(k: dict[str, Any], as_json: bool = False) -> Compiled:

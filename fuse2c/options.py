@@ -1,7 +1,7 @@
 """What a user may ask of a compilation: one object, filled by the API and by the command line alike."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,19 +10,21 @@ from fuse2c.errors import PlanError
 
 CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
            "optimize": ("cycles", "ram")}
+Numbers = float | Sequence[float]
+Value = np.ndarray | np.generic | Numbers
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of `build`, `check` and `bench`; the defaults are the command line's.
 
-    dims: values for symbolic dimensions. bind: inputs that become constants. ram, flash: limits in bytes instead of
-    the target's. name: C prefix, default from the file name. stateful: (input, output) pairs of tensors that the
-    generated model keeps from one run to the next.
+    dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
+    numbers. ram, flash: limits in bytes instead of the target's. name: C prefix, default from the file name.
+    stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
-    bind: Mapping[str, np.ndarray] = field(default_factory=dict)
+    bind: Mapping[str, Value] = field(default_factory=dict)
     arena: str = "static"
     io: str = "model"
     requant: str = "fixed"

@@ -1,4 +1,4 @@
-/** @file f2c_config.h  Everything that depends on the compiler; no other file has an #if of that kind. */
+/** @file f2c_config.h  Everything that depends on the compiler or the core; no other header has an #if. */
 #ifndef F2C_CONFIG_H
 #define F2C_CONFIG_H
 
@@ -37,6 +37,18 @@
 #include <math.h>
 #define F2C_INFINITY INFINITY
 #define F2C_NAN NAN
+#endif
+
+/** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
+ *  sqrtf for errno. */
+#if defined(__GNUC__) && defined(__SSE__)
+#define F2C_SQRT(y, x) __asm__("sqrtss %1, %0" : "=x"(y) : "x"(x))
+#elif defined(__GNUC__) && defined(__aarch64__)
+#define F2C_SQRT(y, x) __asm__("fsqrt %s0, %s1" : "=w"(y) : "w"(x))
+#elif defined(__GNUC__) && defined(__ARM_FP)
+#define F2C_SQRT(y, x) __asm__("vsqrt.f32 %0, %1" : "=t"(y) : "t"(x))
+#else
+#define F2C_SQRT(y, x) ((y) = f2c_sqrt_soft(x))
 #endif
 
 /* A product and a sum round twice, as in the reference: never contracted to a fused multiply-add by clang.

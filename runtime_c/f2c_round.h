@@ -104,25 +104,12 @@ static inline float f2c_sqrt_soft(float v)
     return (same != 0u) ? v : ((v < 0.0f) ? F2C_NAN : result);
 }
 
-/** The square root, correctly rounded; negative gives NaN, -0 stays. The instruction itself, where there is one: the
- *  compiler's builtin would call sqrtf for errno. */
+/** The square root, correctly rounded; negative gives NaN, -0 stays. The instruction itself, where there is one. */
 static inline float f2c_sqrt(float v)
 {
-#if defined(__GNUC__) && defined(__SSE__)
     float result;
-    __asm__("sqrtss %1, %0" : "=x"(result) : "x"(v));
+    F2C_SQRT(result, v);
     return result;
-#elif defined(__GNUC__) && defined(__aarch64__)
-    float result;
-    __asm__("fsqrt %s0, %s1" : "=w"(result) : "w"(v));
-    return result;
-#elif defined(__GNUC__) && defined(__ARM_FP)
-    float result;
-    __asm__("vsqrt.f32 %0, %1" : "=t"(result) : "t"(v));
-    return result;
-#else
-    return f2c_sqrt_soft(v);
-#endif
 }
 
 /** 1, -1 or 0; NaN stays, -0 gives 0 (numpy's sign). */

@@ -16,6 +16,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ from fuse2c.fusion.dsl import Fold, Fuse, Pat
 from fuse2c.ops import all_ops
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests")]
+
+import conformance  # noqa: E402  (found through the path above)
+
+Cases = dict[str, conformance.Recorded]
+OUT_OF_SCOPE = "out of scope: "
 HEAD = "<!-- Written by scripts/make_docs.py (`make docs`): do not edit. -->\n"
 COLUMNS = ("model", "kernel calls", "intermediates", "arena", "weights", "code", "stack", "instructions, M",
            "`--optimize ram`: arena", "instructions, M")
@@ -38,7 +45,7 @@ WIDE, NARROW = 200, 80      # columns: no table of fuse2c needs the first, the d
 
 def operators_page() -> str:
     """docs/OPERATORS.md."""
-    rows = catalogue.operators()
+    rows, cases = catalogue.operators(), conformance.recorded()
     text = f"""\
     {HEAD}
     # Operators
@@ -51,13 +58,47 @@ def operators_page() -> str:
     *floats*: float16, bfloat16, float32, float64. *integers*: int8 to int64, uint8 to uint64. *2 and 4 bits*: int2, uint2,
     int4, uint4. *quantised*: between DequantizeLinear and QuantizeLinear it computes in integers. *takes epilogues*:
     elementwise operators behind it run in its kernel. *is an epilogue*: it runs in the kernel before it. *as its parts*:
-    it becomes other operators, which fuse as they do.
+    it becomes other operators, which fuse as they do. *cases*: how many of the node cases of ONNX's own test suite for
+    this operator pass, of those in scope; the same operator in the form that ONNX expands it to counts, too.
 
-    | operator | opsets | element types | fused with | not supported, remarks |
-    |---|---|---|---|---|
+    | operator | opsets | element types | fused with | not supported, remarks | cases |
+    |---|---|---|---|---|---|
     """
-    lines = [f"| {r.name} | {r.opsets} | {r.types} | {r.fusion} | {_cell(r.remark)} |" for r in rows]
-    return "\n".join([inspect.cleandoc(text), *lines]) + "\n"
+    lines = [f"| {r.name} | {r.opsets} | {r.types} | {r.fusion} | {_cell(r.remark)} | {_passed(cases, r.name)} |"
+             for r in rows]
+    return "\n".join([inspect.cleandoc(text), *lines, "", *_suite(cases)]) + "\n"
+
+
+def _passed(cases: Cases, operator: str) -> str:
+    """passed/of, or nothing where the suite has no case of an operator."""
+    found = [c.passed for c in cases.values() if c.operator == operator and not c.result.startswith(OUT_OF_SCOPE)]
+    return f"{sum(found)}/{len(found)}" if found else ""
+
+
+def _suite(cases: Cases) -> list[str]:
+    """The section on ONNX's backend test suite."""
+    bound = sum(c.passed and c.result.endswith(conformance.BOUND) for c in cases.values())
+    text = f"""\
+    ## ONNX's backend test suite
+
+    {len(cases):,} cases of onnx {conformance.recorded_with()}, compiled to C, run on the host and compared with what the suite
+    expects; `python scripts/conformance.py` runs them all, and `make test` fails if one that has passed no longer does. In
+    {bound} of the passed cases parameters that the suite feeds as inputs (shapes, axes, bounds) were made constants, as
+    `--bind` does.
+
+    | kind | passed | failed | out of scope | all |
+    |---|---:|---:|---:|---:|
+    """
+    lines = [inspect.cleandoc(text)]
+    for kind in ("node", *conformance.KINDS):
+        of_kind = [c for c in cases.values() if c.kind == kind]
+        counts = [sum(c.passed for c in of_kind), sum(c.result == "failed" for c in of_kind),
+                  sum(c.result.startswith(OUT_OF_SCOPE) for c in of_kind), len(of_kind)]
+        lines.append(f"| {kind} | {' | '.join(map(str, counts))} |")
+    reasons = Counter(c.result.removeprefix(OUT_OF_SCOPE) for c in cases.values() if c.result.startswith(OUT_OF_SCOPE))
+    lines += ["", "| out of scope | cases |", "|---|---:|", *(f"| {r} | {n} |" for r, n in sorted(reasons.items()))]
+    failed = sorted(name.removeprefix("test_") for name, c in cases.items() if c.result == "failed")
+    return [*lines, "", f"Not passed: {', '.join(f'`{name}`' for name in failed)}."]
 
 
 def fusion_page() -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import cffi
 import ml_dtypes
@@ -26,6 +27,8 @@ from fuse2c.ir.types import CTYPE, pack, unpack
 from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
+RESULTS = Path(__file__).parent / "conformance_results.txt"     # written by scripts/conformance.py
+BOUND = ", parameters bound"
 BATCH = 40              # cases of one compile
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 IN_SCOPE = {"bool", "int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
@@ -63,6 +66,30 @@ class Result:
     status: str
     reason: str = ""
     bound: tuple[str, ...] = ()
+
+
+class Recorded(NamedTuple):
+    """A line of the list of results."""
+
+    kind: str
+    operator: str
+    result: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the case passed."""
+        return self.result in ("passed", f"passed{BOUND}")
+
+
+def recorded() -> dict[str, Recorded]:
+    """The list of results by case name."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()[1:] if RESULTS.exists() else []
+    return {name: Recorded(*rest) for name, *rest in (line.split("\t") for line in lines)}
+
+
+def recorded_with() -> str:
+    """The version of onnx whose cases are on the list of results."""
+    return RESULTS.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# onnx ")
 
 
 @dataclass

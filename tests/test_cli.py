@@ -90,7 +90,7 @@ def test_every_compiling_command_takes_every_option_of_build() -> None:
 def test_every_option_of_a_compilation_is_on_the_command_line() -> None:
     names = {p.name for p in cli.cli.commands["build"].params}
     fields = set(fuse2c.Options.__dataclass_fields__)
-    assert fields - names <= {"dims", "fuse", "bind"} and {"dim", "no_fuse"} <= names
+    assert fields - names <= {"dims", "fuse"} and {"dim", "no_fuse"} <= names
 
 
 @pytest.mark.parametrize("args, words", [
@@ -99,6 +99,8 @@ def test_every_option_of_a_compilation_is_on_the_command_line() -> None:
     (["plan", INT8, "--dim", "N"], "NAME=VALUE"), (["plan", INT8, "--dim", "N=0"], "NAME=VALUE"),
     (["plan", INT8, "--dim", "N=-3"], "NAME=VALUE"), (["plan", INT8, "--dim", "N=2.5"], "NAME=VALUE"),
     (["plan", INT8, "--dim", "=3"], "NAME=VALUE"), (["plan", INT8, "--dim", f"N={2 ** 31}"], "NAME=VALUE"),
+    (["plan", INT8, "--bind", "x"], "NAME=FILE.npy"), (["plan", INT8, "--bind", "=1"], "NAME=FILE.npy"),
+    (["plan", INT8, "--bind", "x=1,b"], "NAME=NUMBER"), (["plan", INT8, "--bind", "x=1,,2"], "NAME=NUMBER"),
     (["plan", INT8, "--name", "My Net"], "'my_net'"), (["plan", INT8, "--name", "int"], "'int_'"),
     (["plan", INT8, "--ram", "-1"], "x>=0"), (["plan", INT8, "--ram", "64k"], "integer"),
     (["plan", INT8, "--dump-after", "fuze"], "'fuse'"), (["check", INT8, "--samples", "0"], "x>=1"),

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
+import onnx
 import pytest
 
 onnxruntime_free = pytest.importorskip("onnx.backend.test.loader", reason="onnx comes without its backend tests")
@@ -11,12 +11,11 @@ onnxruntime_free = pytest.importorskip("onnx.backend.test.loader", reason="onnx 
 import conformance  # noqa: E402  (needs onnx's test modules)
 
 PARTS = 8
-PASSED = Path(__file__).parent / "conformance_passed.txt"
 
 
 def passed_before() -> set[str]:
     """Names of the cases that have passed."""
-    return set(PASSED.read_text(encoding="utf-8").split())
+    return {name for name, line in conformance.recorded().items() if line.passed}
 
 
 @pytest.mark.skipif(not conformance.compiler(), reason="no C compiler on this machine")
@@ -39,6 +38,13 @@ def test_suite(part: int) -> None:
 KNOWN_WRONG: frozenset[str] = frozenset({"test_dft_inverse", "test_dft_inverse_opset19"}) | frozenset(
     f"test_attention_{rank}d_{case}_{half}{form}" for rank in (3, 4) for half in ("fp16", "bf16")
     for case in ("causal", "attn_mask_causal", "padded_kv", "causal_padded_kv") for form in ("", "_expanded"))
+
+
+def test_the_list_is_complete() -> None:
+    """docs/OPERATORS.md counts the cases that the installed onnx has."""
+    if conformance.recorded_with() != onnx.__version__:
+        pytest.skip(f"the list is of onnx {conformance.recorded_with()}, {onnx.__version__} is installed")
+    assert {c.name: c.kind for c in conformance.cases()} == {n: line.kind for n, line in conformance.recorded().items()}
 
 
 def test_every_reason_is_on_the_closed_list() -> None:

@@ -23,6 +23,7 @@ from fuse2c.codegen import folder, project
 from fuse2c.errors import Fuse2cError
 from fuse2c.frontend import constants, external
 from fuse2c.frontend import onnx as onnx_reader
+from fuse2c.frontend.inputs import read_array
 from fuse2c.ir.types import DType
 from fuse2c.options import Options
 from fuse2c.passes import select
@@ -202,11 +203,28 @@ def state_cases(root: Path) -> dict[str, Callable[[], object]]:
     }
 
 
+def bind_cases(root: Path) -> dict[str, Callable[[], object]]:
+    """Values of --bind that are none of the model's."""
+    path = write(root, broken.model([broken.node("ReduceSum", "x axes")], inputs={
+        "x": broken.value("x", (2, 3)), "axes": broken.value("axes", (1,), onnx.TensorProto.INT64)}), "axes.onnx")
+    np.savez(root / "many.npz", a=np.arange(2))
+    (root / "many.npz").rename(root / "many.npy")
+    return {
+        "axes that are not bound": lambda: compiled(path),
+        "input to bind misspelt": lambda: compiled(path, bind={"axis": 1}),
+        "bound to another shape": lambda: compiled(path, bind={"axes": [0, 1]}),
+        "bound to another type": lambda: compiled(path, bind={"axes": np.asarray([1], np.int32)}),
+        "bound to no whole number": lambda: compiled(path, bind={"axes": 0.5}),
+        "bound to a file that is not there": lambda: read_array(root / "nowhere.npy"),
+        "bound to a file of several arrays": lambda: read_array(root / "many.npy"),
+    }
+
+
 def all_cases(root: Path) -> dict[str, Callable[[], object]]:
     """Every case that must fail, by name."""
     found: dict[str, Callable[[], object]] = {
         name: lambda build=build: compiled(write(root, build())) for name, build in MODELS.items()}
-    return found | option_cases(root) | target_cases(root) | folder_cases(root) | state_cases(root)
+    return found | option_cases(root) | target_cases(root) | folder_cases(root) | state_cases(root) | bind_cases(root)
 
 
 def raised(case: Callable[[], object]) -> Fuse2cError:

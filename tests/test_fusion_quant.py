@@ -231,3 +231,23 @@ def test_conv_helper_is_float(tmp_path: Path) -> None:
     b = Builder()
     b.output(conv(b, b.input(SHAPE)))
     assert chains(compile(b, tmp_path)) == ["Conv"] and not reasons(compile(b, tmp_path), "fold", "integer", taken=True)
+
+
+@pytest.mark.parametrize(("scale", "values", "steps"), [
+    (0.002, [40, -7, 13], ""), (0.003, [40, -7, 13], "0.50"), (0.0025, [40, -7, 13], "0.25"), (None, [0.08, -0.014, 0.026], ""),
+    (None, [0.0801, -0.0145, 0.0263], "0.25")])
+def test_a_bias_at_another_scale_is_a_decision(scale: float | None, values: list[float], steps: str, tmp_path: Path) -> None:
+    """The sum's scale is 0.1 * 0.02 = 0.002; what rounding to it does is said, and how much."""
+    b = Builder()
+    x, w = b.stored((1, 2, 5, 4), 0.1, np.int8(-7)), b.weights((3, 2, 2, 3), F32(0.02))
+    bias = b.const(values, np.float32) if scale is None else b.dequantise(
+        b.const(values, np.int32), F32(scale), np.int32(0))
+    b.output(b.quantise(b.op("Conv", x, w, bias), 0.3, np.int8(5)))
+    compiled = compile(b, tmp_path)
+    assert chains(compiled) == ["Conv"]
+    notes = [r for r in reasons(compiled, "fold", "integer", taken=True) if "bias" in r]
+    assert notes == ([f"the bias has another scale than the sum; it is rounded by up to {steps} of the sum's steps"] if steps
+                     else [])
+    stored = next(compiled.plan.graph.data(n.inputs[2]) for n in compiled.plan.graph.nodes if n.op == "Conv")
+    assert stored is not None
+    np.testing.assert_array_equal(stored, np.rint(np.asarray(values) * (scale or 1) / 0.002))

@@ -129,3 +129,9 @@ def test_nan_in_the_first_operand_stays(library: ctypes.CDLL) -> None:
                           equal_nan=True)
     assert np.array_equal(call(library, "f2c_min", a, b), np.asarray([np.nan, 1, np.nan, 2, -np.inf], np.float32),
                           equal_nan=True)
+
+
+def test_only_one_header_depends_on_the_compiler() -> None:
+    conditions = {path.name for path in folder("runtime_c").glob("*.h")
+                  if re.search(r"^\s*#\s*(if|ifdef|elif|pragma)\b", path.read_text(encoding="utf-8"), re.M)}
+    assert conditions == {"f2c_config.h"}

@@ -45,11 +45,14 @@ def _floats(got: np.ndarray, want: np.ndarray, tolerance: np.ndarray | float) ->
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.where(same, 0.0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
         bad = ~same & ~(gap <= tolerance)
-    finite = np.abs(want[np.isfinite(want)])
-    scale = float(finite.max(initial=0.0)) or 1.0
-    worst = float(np.max(np.nan_to_num(gap, nan=np.inf), initial=0.0)) / scale
+    worst = float(np.max(np.nan_to_num(gap, nan=np.inf), initial=0.0)) / (largest(want) or 1.0)
     return Difference(got.size, int(np.count_nonzero(bad)), worst, int(ulps(got, want).max(initial=0)),
                       _first(got, want, bad))
+
+
+def largest(a: np.ndarray) -> float:
+    """The largest magnitude in an array of floats, apart from infinities and what is no number."""
+    return float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
 
 
 def ulps(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -9,20 +9,22 @@ import onnx
 from onnx import helper, numpy_helper
 
 from fuse2c.frontend import external
+from fuse2c.frontend.inputs import bound
 from fuse2c.ir.types import TensorType
+from fuse2c.options import Value
 
 
 class Extractor:
     """Cuts models out of one file. Inputs that are bound to a value are constants of every part."""
 
-    def __init__(self, path: Path, bind: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, path: Path, bind: Mapping[str, Value] | None = None) -> None:
         self.model = external.parse(path)
         self.graph = self.model.graph
         self.made_by = {t: n for n in self.graph.node for t in n.output}
-        bound = {t: numpy_helper.from_array(np.asarray(value), t) for t, value in (bind or {}).items()}
-        kept = [t for t in self.graph.initializer if t.name not in bound]
+        given = {t: numpy_helper.from_array(value, t) for t, value in bound(self.graph, bind or {}).items()}
+        kept = [t for t in self.graph.initializer if t.name not in given]
         del self.graph.initializer[:]
-        self.graph.initializer.extend((*kept, *bound.values()))
+        self.graph.initializer.extend((*kept, *given.values()))
         self.constants = {t.name for t in self.graph.initializer}
         weights = external.Weights(path.parent)
         for t in self.graph.initializer:

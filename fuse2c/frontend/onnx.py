@@ -13,9 +13,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from fuse2c.errors import InternalError, ModelError, ShapeError, UnboundDims, UnsupportedOp
+from fuse2c.errors import InternalError, ModelError, ShapeError, UnboundDims, UnsupportedOp, printable
 from fuse2c.frontend import control, external, functions, structure
 from fuse2c.frontend.constants import FOLDED, Evaluator
+from fuse2c.frontend.inputs import bound, dim_name, dtype_of, is_static, unsupported_type
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import all_ops, onnx_importers
@@ -91,11 +92,11 @@ class _Reader(Importer):
     def _inputs(self) -> tuple[str, ...]:
         """Types of the graph's inputs; symbolic dimensions are bound, what stays unbound is listed."""
         known = {t.name for t in self.proto.initializer} | set(self.options.bind)
-        for name in self.options.bind:
-            self._constant(name, np.asarray(self.options.bind[name]))
+        for name, value in bound(self.proto, self.options.bind).items():
+            self._constant(name, value)
         values = [v for v in self.proto.input if v.name not in known]
-        self._check_dims({_dim_name(v.name, axis, d) for v in values for axis, d in
-                          enumerate(v.type.tensor_type.shape.dim) if not _is_static(d)})
+        self._check_dims({dim_name(v.name, axis, d) for v in values for axis, d in
+                          enumerate(v.type.tensor_type.shape.dim) if not is_static(d)})
         unbound = []
         for value in values:
             t = value.type.tensor_type
@@ -103,13 +104,13 @@ class _Reader(Importer):
                 raise ModelError("an input has no tensor type with a shape", tensor=value.name,
                                  hint="export the model with shapes")
             dims = [self._dim(value.name, axis, dim) for axis, dim in enumerate(t.shape.dim)]
-            unbound += [f"{value.name}: axis {axis} ({_dim_name(value.name, axis, t.shape.dim[axis])})"
+            unbound += [f"{value.name}: axis {axis} ({dim_name(value.name, axis, t.shape.dim[axis])})"
                         for axis, size in enumerate(dims) if size is None]
             shape = tuple(size or 0 for size in dims)
             if prod(shape) > RESULT_LIMIT or len(shape) > MAX_RANK:
                 raise ShapeError(f"an input has the shape {list(shape[:MAX_RANK])}", tensor=value.name,
                                  hint=f"up to {RESULT_LIMIT} elements and {MAX_RANK} axes are supported")
-            dtype = _dtype(t.elem_type, value.name)
+            dtype = dtype_of(t.elem_type, value.name)
             known_value = np.zeros(shape, dtype.numpy) if prod(shape) == 0 and None not in dims else None
             self.tensors[value.name] = Tensor(value.name, TensorType(dtype, shape), known_value)
         if unbound:
@@ -119,9 +120,9 @@ class _Reader(Importer):
 
     def _dim(self, tensor: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | None:
         """A dimension's value; a first axis without one is the batch and defaults to 1."""
-        if _is_static(dim):
+        if is_static(dim):
             return int(dim.dim_value)
-        return self.options.dims.get(_dim_name(tensor, axis, dim), 1 if axis == 0 else None)
+        return self.options.dims.get(dim_name(tensor, axis, dim), 1 if axis == 0 else None)
 
     def _check_dims(self, named: set[str]) -> None:
         """Refuse values for dimensions that no input has."""
@@ -148,7 +149,7 @@ class _Reader(Importer):
                 return
             for t in proto.input:
                 if t in self.foreign:
-                    raise _unsupported_type(self.foreign[t].dtype.name, t)
+                    raise unsupported_type(self.foreign[t].dtype.name, t)
             inputs = {t: self.type(t) if (data := self.data(t)) is None else data for t in proto.input if t}
             expected = structure.outputs(proto, name, version, inputs)
             for kind in expected.values():
@@ -238,7 +239,13 @@ class _Reader(Importer):
         values = [self.foreign.get(t, self.data(t)) for t in proto.input if t]
         if proto.op_type not in FOLDED or any(v is None for v in values):
             return False
-        results = self.evaluator.run(proto, name, [v for v in values if v is not None], version)
+        known = [v for v in values if v is not None]
+        try:
+            results = self.evaluator.run(proto, name, known, version)
+        except ModelError:      # onnx's implementations trip over tensors without elements, the operators here do not
+            if not known or known[0].size or proto.op_type not in onnx_importers():
+                raise
+            return False
         for output, value in zip(filter(None, proto.output), results, strict=True):
             self._constant(output, value)
         return True
@@ -270,7 +277,7 @@ class _Reader(Importer):
     def _output(self, name: str, taken: tuple[str, ...]) -> str:
         """An output that is an input, a constant or an output already gets a copy, for the caller's own buffer."""
         if name in self.foreign:
-            raise _unsupported_type(self.foreign[name].dtype.name, name)
+            raise unsupported_type(self.foreign[name].dtype.name, name)
         if name not in taken and (self.data(name) is None or self.type(name).count == 0):
             return name
         copy = self.temporary(f"{name}_out")
@@ -286,23 +293,18 @@ class _Reader(Importer):
             more = f" and {count - LISTED} more" if count > LISTED else ""
             rows.append(f"{op} ({count}x): {', '.join(nodes[:LISTED])}{more}: {'; or '.join(list(reasons)[:LISTED])}")
         count = len(self.unsupported)
-        error = UnsupportedOp(f"{count} node{'s' if count > 1 else ''} cannot be compiled", detail=tuple(rows),
-                              hint="`fuse2c list ops` shows what is supported")
-        wanted = self.wanted
-        for node in reversed(self.nodes):       # what a size is computed from
-            wanted = wanted | set(node.inputs) if wanted & set(node.outputs) else wanted
-        error.constants = tuple(sorted(wanted & {v.name for v in self.proto.input}))
+        needed = self._behind(self.wanted - self.counts.keys())     # what has a size of its own is data, no parameter
+        error = UnsupportedOp(f"{count} node{'s' if count > 1 else ''} cannot be compiled", detail=tuple(rows), hint=(
+            f"make inputs constants with {' '.join(f'--bind {printable(t)}=VALUE' for t in needed)}" if needed else
+            "`fuse2c list ops` shows what is supported"))
+        error.constants = self._behind(self.wanted)
         return error
 
-
-def _is_static(dim: onnx.TensorShapeProto.Dimension) -> bool:
-    """Whether the file says how large a dimension is; some exporters write -1 where they do not know."""
-    return dim.HasField("dim_value") and dim.dim_value >= 0
-
-
-def _dim_name(tensor: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
-    """What --dim calls a dimension: its own name, else that of its tensor and its axis; "?" names nothing."""
-    return dim.dim_param.strip("?") or f"{tensor}.{axis}"
+    def _behind(self, tensors: set[str]) -> tuple[str, ...]:
+        """The model's inputs that tensors are computed from."""
+        for node in reversed(self.nodes):
+            tensors = tensors | set(node.inputs) if tensors & set(node.outputs) else tensors
+        return tuple(sorted(tensors & {v.name for v in self.proto.input}))
 
 
 def _check_size(t: TensorType, node: str, op: str) -> None:
@@ -310,20 +312,6 @@ def _check_size(t: TensorType, node: str, op: str) -> None:
     if min(t.shape, default=0) < 0 or t.count > RESULT_LIMIT or len(t.shape) > MAX_RANK:
         raise ShapeError(f"the result has the shape {list(t.shape[:MAX_RANK])}", node=node, op=op,
                          hint=f"up to {RESULT_LIMIT} elements and {MAX_RANK} axes are supported")
-
-
-def _dtype(elem_type: int, tensor: str) -> DType:
-    try:
-        return DType(np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name)
-    except (KeyError, ValueError):
-        names = onnx.TensorProto.DataType
-        raise _unsupported_type(names.Name(elem_type).lower() if elem_type in names.values() else str(elem_type),
-                                tensor) from None
-
-
-def _unsupported_type(name: str, tensor: str) -> ModelError:
-    return ModelError(f"element type {name} is not supported", tensor=tensor,
-                      hint="convert the model to float32 or quantise it to int8")
 
 
 def _attributes(proto: onnx.NodeProto) -> Mapping[str, Any]:

@@ -30,12 +30,16 @@ def op(names: str | Iterable[str], *inputs: Pat, name: str = "") -> Pat:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What a fold wants: `new` nodes and tensors instead of `old`; then tensors renamed throughout the graph."""
+    """What a fold wants: `new` nodes and tensors instead of `old`; then tensors renamed throughout the graph.
+
+    `note`: what is not exact about it, for --why.
+    """
 
     old: tuple[Node, ...]
     new: tuple[Node, ...] = ()
     tensors: tuple[Tensor, ...] = ()
     rename: dict[str, str] = field(default_factory=dict)
+    note: str = ""
 
     def apply(self, g: Graph) -> Graph:
         """The rewritten graph."""

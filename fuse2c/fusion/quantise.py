@@ -20,6 +20,7 @@ from fuse2c.ops.elementwise import Attrs
 from fuse2c.ops.movement import Pads, fill
 
 MONOTONE = frozenset({"Relu", "Clip"})
+FLOAT_NOISE = 0.01      # of a step: what float32 itself may lose of a bias at the sum's scale
 BIAS_PORT = {"Conv": 2, "MatMul": 2}
 
 
@@ -114,7 +115,7 @@ def to_integer(g: Graph, m: Match) -> Rewrite | str:
     found = _stored_inputs(g, f)
     if isinstance(found, str):
         return found
-    inputs, tensors = found
+    inputs, tensors, note = found
     typed = {t.name: t for t in tensors}
     types = tuple((typed[t].type if t in typed else g.type(t)) if t else None for t in inputs)
     const = tuple(typed[t].data if t in typed else g.data(t) for t in inputs)
@@ -122,12 +123,13 @@ def to_integer(g: Graph, m: Match) -> Rewrite | str:
     call = Call(node, types, (g.type(q.outputs[0]),), const, g.requant)
     if why := all_ops()[f.op].integer(call):
         return why
-    return Rewrite((f, q), (node,), tensors)
+    return Rewrite((f, q), (node,), tensors, note=note)
 
 
-def _stored_inputs(g: Graph, f: Node) -> tuple[tuple[str, ...], tuple[Tensor, ...]] | str:
-    """The stored tensors behind f's DequantizeLinear inputs, with a new int32 bias; or why there are none."""
-    inputs, tensors = [], []
+def _stored_inputs(g: Graph, f: Node) -> tuple[tuple[str, ...], tuple[Tensor, ...], str] | str:
+    """The stored tensors behind f's DequantizeLinear inputs, with a new int32 bias and what to note about it; or why
+    there are none."""
+    inputs, tensors, note = [], [], ""
     for port, t in enumerate(f.inputs):
         if t == "" or port == BIAS_PORT.get(f.op):
             inputs.append(t)
@@ -145,13 +147,14 @@ def _stored_inputs(g: Graph, f: Node) -> tuple[tuple[str, ...], tuple[Tensor, ..
         bias = _bias(g, f.inputs[port], np.asarray(w.scale) * x.scale[0])
         if isinstance(bias, str):
             return bias
-        tensors.append(constant(g, f"{f.name}.bias", bias))
+        value, note = bias
+        tensors.append(constant(g, f"{f.name}.bias", value))
         inputs[port] = tensors[-1].name
-    return tuple(inputs), tuple(tensors)
+    return tuple(inputs), tuple(tensors), note
 
 
-def _bias(g: Graph, bias: str, scale: np.ndarray) -> np.ndarray | str:
-    """The bias as int32 at scale s_x * s_w: its own integers where the scales agree, else rounded."""
+def _bias(g: Graph, bias: str, scale: np.ndarray) -> tuple[np.ndarray, str] | str:
+    """The bias as int32 at scale s_x * s_w, its own integers where the scales agree, else rounded; and by how much."""
     dq, value = g.producer(bias), g.data(bias)
     if dq is not None and dq.op == "DequantizeLinear" and all(g.data(t) is not None for t in dq.inputs):
         own = g.tensors[dq.inputs[1]].data
@@ -160,14 +163,17 @@ def _bias(g: Graph, bias: str, scale: np.ndarray) -> np.ndarray | str:
         zero = g.data(dq.inputs[2])
         if stored.dtype == np.int32 and zero is not None and not zero.any() \
                 and np.allclose(own.reshape(-1).astype(np.float64), scale, rtol=1e-5, atol=0.0):
-            return stored
+            return stored, ""
         value = all_ops()[dq.op].reference(bind(g, dq), *(g.data(t) for t in dq.inputs))[0]
     if value is None:
         return "the bias is not constant"
-    exact = np.rint(value.astype(np.float64).reshape(-1) / scale)
-    if np.abs(exact).max(initial=0) >= 2 ** 31:
+    exact = value.astype(np.float64).reshape(-1) / scale
+    rounded = np.rint(exact)
+    if np.abs(rounded).max(initial=0) >= 2 ** 31:
         return "the bias does not fit into int32 at the accumulator's scale"
-    return exact.astype(np.int32)
+    error = float(np.abs(rounded - exact).max(initial=0.0))
+    note = f"the bias has another scale than the sum; it is rounded by up to {error:.2f} of the sum's steps"
+    return rounded.astype(np.int32), note if error > FLOAT_NOISE else ""
 
 
 def propagate_quant(g: Graph) -> Graph:

@@ -80,12 +80,26 @@ def reference(c: Call, x: np.ndarray, w: np.ndarray, offset: np.ndarray, b: np.n
                 weight = (1 - np.abs(d - row)) * (1 - np.abs(r - col))
                 value = x[image[:, 0], channel, np.clip(row, 0, height - 1), np.clip(col, 0, width - 1)]
                 taps[:, channel] += np.where(inside, weight * value, 0.0)
+    return [_weighted(c, taps, w, b, mask).astype(x.dtype)]
+
+
+def sums(c: Call, x: np.ndarray, w: np.ndarray, offset: np.ndarray, b: np.ndarray | None = None,
+         mask: np.ndarray | None = None) -> list[np.ndarray]:
+    """Every sample as large as the largest element: what the sums can reach wherever the offsets lead."""
+    taps = np.full((*x.shape[:2], *c.attrs.window.kernel, *c.y[0].shape[2:]), float(x.max(initial=0.0)))
+    return [_weighted(c, taps, w, b, mask)]
+
+
+def _weighted(c: Call, taps: np.ndarray, w: np.ndarray, b: np.ndarray | None, mask: np.ndarray | None) -> np.ndarray:
+    """The convolution of samples [N, C, KH, KW, OH, OW], in float64."""
+    a, (n, channels, kh, kw, out_h, out_w) = c.attrs, taps.shape
     if mask is not None:
-        taps *= np.repeat(mask.astype(np.float64).reshape(n, a.offsets, kh, kw, out_h, out_w), share, axis=1)
+        taps = taps * np.repeat(mask.astype(np.float64).reshape(n, a.offsets, kh, kw, out_h, out_w),
+                                channels // a.offsets, axis=1)
     groups = taps.reshape(n, a.group, channels // a.group, kh, kw, out_h, out_w)
     filters = w.astype(np.float64).reshape(a.group, w.shape[0] // a.group, -1, kh, kw)
     y = np.einsum("ngcklhw,gockl->ngohw", groups, filters).reshape(c.y[0].shape)
-    return [(y if b is None else y + b.astype(np.float64).reshape(1, -1, 1, 1)).astype(x.dtype)]
+    return np.asarray(y if b is None else y + b.astype(np.float64).reshape(1, -1, 1, 1))
 
 
 def work(c: Call) -> Work:
@@ -114,4 +128,4 @@ def when(c: Call) -> str:
 
 
 OP = Op(name="DeformConv", onnx={"DeformConv": from_onnx}, ports=PORTS, infer=infer, reference=reference, work=work,
-        anchor=True, channel_axis=1, docs="2-D", kernels=(Kernel("deform_conv", spec, when=when),))
+        sums=sums, anchor=True, channel_axis=1, docs="2-D", kernels=(Kernel("deform_conv", spec, when=when),))

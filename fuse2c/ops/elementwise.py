@@ -137,13 +137,16 @@ def from_is_inf(src: Source) -> None:
 
 
 def from_pow(src: Source) -> None:
-    """Pow: computed in the floating type if one of the two is, the result has the base's type."""
+    """Pow: computed in the floating type if one of the two is, the result has the base's type.
+
+    Powers of long integers are computed in float64: float32 has not all of them.
+    """
     from fuse2c.ops.cast import add as add_cast
     base, exponent = (src.graph.type(t).dtype for t in src.inputs)
     if base == exponent or (not base.is_float and not exponent.is_float):
         src.node("Pow", Attrs())
         return
-    common = base if base.is_float else exponent
+    common = base if base.is_float else DType.F64 if base.bits > 16 else exponent
     inputs: list[str] = []
     for t, dtype in zip(src.inputs, (base, exponent), strict=True):
         inputs.append(t if dtype == common else src.graph.temporary(f"{src.outputs[0]}.{len(inputs)}"))

@@ -82,6 +82,11 @@ def reference(c: Call, x: np.ndarray, grid: np.ndarray) -> list[np.ndarray]:
                                                     "align_corners": int(a.align)}), [x, grid])
 
 
+def sums(c: Call, x: np.ndarray, grid: np.ndarray) -> list[np.ndarray]:
+    """No weights add up to much more than 1; the rounding of a position counts as often as the image is long."""
+    return [np.full(c.y[0].shape, (1 + max(x.shape[2:]) / 16) * float(x.max(initial=0.0)))]
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One spatial axis of the image: its number, extent, stride, and where its coordinate stands in the grid."""
@@ -125,4 +130,4 @@ def when(c: Call) -> str:
 
 IMPORTS = {"AffineGrid": from_affine_grid}
 OP = Op(name="GridSample", onnx={"GridSample": from_grid_sample}, ports=PORTS, infer=infer, reference=reference,
-        layout="strided", work=work, kernels=(Kernel("grid_sample", spec, when=when),))
+        layout="strided", work=work, sums=sums, kernels=(Kernel("grid_sample", spec, when=when),))

@@ -1,6 +1,9 @@
-"""Normalisations that ONNX does not define by other operators, written as such: over an instance, by a norm."""
+"""Normalisations written as other operators: over an instance, over groups of channels, by a norm."""
 from __future__ import annotations
 
+from math import prod
+
+from fuse2c.ir.types import DType
 from fuse2c.ops._emit import Emit
 from fuse2c.ops.base import Source
 
@@ -17,6 +20,27 @@ def from_instance(src: Source) -> None:
     emit.op("Add", emit.op("Mul", centred, factor), emit.reshape(beta, aligned), out=src.outputs[0])
 
 
+def from_group(src: Source) -> None:
+    """GroupNormalization: groups of channels by their own statistics; before opset 21 with one factor for a group."""
+    emit = Emit(src)
+    x, *factors = src.inputs
+    shape, dtype = emit.type(x).shape, emit.type(x).dtype
+    groups = src.attrs["num_groups"]
+    if groups < 1 or shape[1] % groups:
+        raise src.refuse(f"{shape[1]} channels in {groups} groups", attr="num_groups")
+    wide = DType.F32 if dtype.is_half and src.attrs.get("stash_type", 1) == 1 else dtype
+    rows = emit.cast(emit.reshape(x, (shape[0], groups, prod(shape[2:]) * shape[1] // groups)), wide)
+    _, centred, variance = emit.centred(rows, (2,))
+    deviation = emit.op("Sqrt", emit.op("Add", variance, emit.const(src.attrs.get("epsilon", 1e-5), wide)))
+    normal = emit.cast(emit.op("Div", centred, deviation), dtype)
+    if src.opset < 21:
+        gamma, beta = (emit.reshape(t, (groups, 1)) for t in factors)
+        emit.reshape(emit.op("Add", emit.op("Mul", normal, gamma), beta), shape, out=src.outputs[0])
+    else:
+        gamma, beta = (emit.reshape(t, (shape[1], *[1] * (len(shape) - 2))) for t in factors)
+        emit.op("Add", emit.op("Mul", emit.reshape(normal, shape), gamma), beta, out=src.outputs[0])
+
+
 def from_lp(src: Source) -> None:
     """LpNormalization: divided by the 1- or 2-norm along an axis; a slice of zeros stays zero."""
     emit = Emit(src)
@@ -28,4 +52,4 @@ def from_lp(src: Source) -> None:
     emit.op("Div", x, emit.op("Where", zero, emit.const(1, dtype), norm), out=src.outputs[0])
 
 
-IMPORTS = {"InstanceNormalization": from_instance, "LpNormalization": from_lp}
+IMPORTS = {"GroupNormalization": from_group, "InstanceNormalization": from_instance, "LpNormalization": from_lp}

@@ -51,9 +51,9 @@ def _sum(x: np.ndarray, **where: Any) -> np.ndarray:
 
 
 def _mean(x: np.ndarray, **where: Any) -> np.ndarray:
-    if x.dtype.kind == "f":
-        return np.asarray(np.mean(x, dtype=x.dtype, **where))
     count = np.asarray(prod(x.shape[a] for a in where["axis"]), x.dtype)
+    if x.dtype.kind == "f":
+        return _sum(x, **where) / count
     return np.asarray(_scalars.BINARY["Div"].numpy((), _sum(x, **where), count))
 
 

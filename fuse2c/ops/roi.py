@@ -83,6 +83,11 @@ def align_reference(c: Call, x: np.ndarray, rois: np.ndarray, images: np.ndarray
     return [y]
 
 
+def align_sums(c: Call, x: np.ndarray, rois: np.ndarray, images: np.ndarray) -> list[np.ndarray]:
+    """Means of samples between elements of x; the rounding of a position counts as often as the image is long."""
+    return [np.full(c.y[0].shape, (1 + max(x.shape[2:]) / 16) * float(x.max(initial=0.0)))]
+
+
 def _corners(image: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """[4, C, OH, OW, samples down, samples right]: the weighted neighbours of each sample."""
     height, width = image.shape[1:]
@@ -163,7 +168,7 @@ def work(c: Call) -> Work:
 
 OPS = (
     Op(name="RoiAlign", onnx={"RoiAlign": from_align}, ports=PORTS, infer=infer, reference=align_reference, work=work,
-       anchor=True, docs="adaptive sampling is limited to regions as large as the image",
+       sums=align_sums, anchor=True, docs="adaptive sampling is limited to regions as large as the image",
        kernels=(Kernel("roi_align", spec, when=when),)),
     Op(name="MaxRoiPool", onnx={"MaxRoiPool": from_pool}, ports=PORTS[:2], infer=infer, reference=pool_reference,
        work=work, anchor=True, kernels=(Kernel("roi_pool", spec, when=when),)),

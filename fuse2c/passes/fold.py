@@ -63,5 +63,6 @@ def _rewrite(g: Graph, rule: Fold, root: Node, log: list[Decision], refused: set
             refused.add(subject)
             log.append(Decision("fold", subject, taken, rule.pays if isinstance(result, Rewrite) else result))
         if isinstance(result, Rewrite):
+            log += [Decision("fold", subject, True, result.note)] * bool(result.note)
             return result
     return None
