@@ -66,6 +66,24 @@ class Place:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
+
+    ram: int                # bytes: arena and states
+    instructions: int       # estimated
+    calls: int              # of kernel functions
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most bytes that are live at once; no placement of the same schedule can take less."""
+
+    bytes: int              # rings whole, of other buffers the rows that are live
+    rows: int               # of rings, too, only the rows that are live: ideal packing
+    step: int               # what runs at the peak
+
+
 @dataclass(frozen=True)
 class Plan:
     """Graph, target and options on the way from model to C; passes fill in the rest."""
@@ -79,6 +97,8 @@ class Plan:
     rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
     calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
     decisions: tuple[Decision, ...] = ()
+    front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
+    peak: Peak | None = None            # None: nothing is ever live
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
 
     def decide(self, stage: str, *rows: tuple[str, bool, str]) -> Plan:
@@ -128,6 +148,19 @@ class Plan:
     def launches(self) -> int:
         """Kernel calls in one inference."""
         return sum(s.launches for s in self.steps)
+
+    @property
+    def call_count(self) -> int:
+        """Calls of kernel functions in one inference; a kernel that takes turns row by row is called for each row."""
+        whole = {c.step: c.end - c.first == self.steps[c.step].spec.rows for c in self.calls}
+        return sum(self.steps[c.step].launches if whole[c.step] else c.end - c.first for c in self.calls)
+
+    @property
+    def instructions(self) -> int:
+        """Estimated by the target's prices: good for comparing schedules of the same kernels, no more."""
+        price = self.target.processor
+        return (price.mac * self.macs + price.alu * sum(s.work.alu for s in self.steps)
+                + price.launch * self.call_count)
 
     @property
     def macs(self) -> int:
