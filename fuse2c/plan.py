@@ -124,25 +124,26 @@ class Plan:
     @property
     def state_places(self) -> tuple[Place, ...]:
         """Where the states (by input) lie in a caller's arena: behind all that one inference needs, aligned."""
-        at, found = _aligned(self._working_bytes), []
+        at, found = _aligned(self.working_bytes), []
         for t, _ in self.options.stateful:
             found.append(Place(t, at, self.graph.type(t).bytes, 0, len(self.calls)))
             at += _aligned(found[-1].size)
         return tuple(found)
 
     @property
-    def _working_bytes(self) -> int:
+    def working_bytes(self) -> int:
+        """All that one inference needs, without states."""
         return max((p.offset + p.size for p in self.places), default=0)
 
     @property
     def ram_bytes(self) -> int:
         """Arena and states, wherever the states lie."""
-        return max((_aligned(p.offset + p.size) for p in self.state_places), default=self._working_bytes)
+        return max((_aligned(p.offset + p.size) for p in self.state_places), default=self.working_bytes)
 
     @property
     def arena_bytes(self) -> int:
         """Size of the arena; the states are in it if it is the caller's, else they are arrays of their own."""
-        return self.ram_bytes if self.options.arena == "caller" else self._working_bytes
+        return self.ram_bytes if self.options.arena == "caller" else self.working_bytes
 
     @property
     def launches(self) -> int:

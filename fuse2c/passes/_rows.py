@@ -158,6 +158,7 @@ class Life:
     born: np.ndarray
     dies: np.ndarray
     ring: int = 0               # rows kept; 0: all
+    scratch: bool = False       # no tensor
     spans: list[tuple[int, int]] = field(default_factory=list)      # times at which any row lives
 
     @property

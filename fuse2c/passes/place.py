@@ -177,7 +177,7 @@ def lifetimes(plan: Plan) -> list[Life]:
         if s.spec.scratch and len(at):
             spans = [(int(at[0]), int(at[-1]))] if s.spec.keeps else _rows.merged([(t, t) for t in at.tolist()])
             found.append(Life(f"{s.function} scratch", s.spec.scratch, np.array([spans[0][0]]), np.array([spans[-1][1]]),
-                              0, spans))
+                              scratch=True, spans=spans))
     return found
 
 
