@@ -111,10 +111,10 @@ def text(plan: Plan) -> str:
     mark = [MARKS[i % len(MARKS)] for i in range(len(found))]
     grid = np.where(share.max(axis=0) > 0, np.asarray(mark)[share.argmax(axis=0)], ".")
     rows = [f"{size * i // lines:>8} |{''.join(row)}|" for i, row in enumerate(grid)]
-    rows.append(f"{size:>8} bytes; {end} rows from left to right, by kernel: "
-                + ", ".join(f"{numbers} until {last}" for _, last, numbers in segments(plan)))
-    rows += [f"  {m} {b.kind:8}{b.start:>8} .. {b.start + b.size - 1:<8} {b.span[0]:>5} .. {b.span[1]:<5} {b.label}: {printable(b.name, 48)}"
-             for m, b in zip(mark, found, strict=True)]
+    kernels = ", ".join(f"{numbers} until {last}" for _, last, numbers in segments(plan))
+    rows.append(f"{size:>8} bytes; {end} rows from left to right, by kernel: {kernels}")
+    rows += [f"  {m} {b.kind:8}{b.start:>8} .. {b.start + b.size - 1:<8} {b.span[0]:>5} .. {b.span[1]:<5} {b.label}: "
+             + printable(b.name, 48) for m, b in zip(mark, found, strict=True)]
     return "\n".join(rows)
 
 
@@ -146,11 +146,11 @@ def svg(plan: Plan) -> str:
         out.append(f'<text x="{LEFT - 6}" y="{float(y(address)) + 4:.1f}" text-anchor="end">{address}</text>'
                    f'<line x1="{LEFT}" y1="{y(address)}" x2="{LEFT + WIDTH}" y2="{y(address)}" stroke="#ddd"/>')
     for box in found:
-        path = " ".join(f"M{' '.join(f'{x(t)},{y(a)}' for t, a in ring)}Z" for ring in _outlines(box))
         (first, last) = box.span
+        title = f"{box.label}: {box.name}: {box.kind}, {box.size} bytes at {box.start}, rows {first} to {last}"
+        path = " ".join(f"M{' '.join(f'{x(t)},{y(a)}' for t, a in ring)}Z" for ring in _outlines(box))
         out.append(f'<path d="{path}" fill="{COLOURS[box.kind]}" fill-opacity="0.85" stroke="#555" stroke-width="0.6">'
-                   f"<title>{escape(box.label)}: {escape(box.name)}: {box.kind}, {box.size} bytes at {box.start}, rows {first} to {last}"
-                   "</title></path>")
+                   f"<title>{escape(title)}</title></path>")
     out += [label for box in found if (label := _label(box, WIDTH / end, HEIGHT / size))]
     lines = [0.0, 0.0, 0.0]         # where the text under the boxes ends so far
     for first, last, numbers in segments(plan):

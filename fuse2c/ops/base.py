@@ -108,6 +108,7 @@ class Spec:
     constants: Mapping[str, int] = field(default_factory=dict)      # an enum at the head of the function
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)  # const data
     finish: Scalar | None = None            # accumulator {a} -> element; None: the element itself
+    macs: int | None = None                 # multiply-accumulates, if it leaves out some that the operator's work has
     scratch: int = 0                        # bytes
     keeps: bool = False                     # scratch holds values from one range of rows to the next
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y

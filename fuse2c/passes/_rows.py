@@ -37,9 +37,15 @@ class Reader:
     last: tuple[int, ...]
 
     def last_reads(self, times: np.ndarray, rows: int) -> np.ndarray:
-        """When each of the tensor's `rows` rows is read last, where row j is computed at times[j]; -1: never."""
+        """When each of the tensor's `rows` rows is read last, where row j is computed at times[j]; -1: never.
+
+        A tensor that was written as a whole has one row here, however many its readers see.
+        """
         if not len(times):
             return np.full(rows, -1)
+        if rows == 1:
+            reading = np.asarray(self.last[:len(times)]) >= np.asarray(self.first[:len(times)])
+            return np.where(reading, times, -1).max(keepdims=True)
         every = np.arange(rows)
         reader = np.searchsorted(np.asarray(self.first[:len(times)]), every, side="right") - 1
         reads = (reader >= 0) & (np.asarray(self.last[:len(times)])[reader] >= every)

@@ -19,7 +19,8 @@ def run(plan: Plan) -> Plan:
             continue
         kernel = _choose(plan, node, log)
         call = anchor_call(plan.graph, node)
-        steps.append(Step(node, kernel, kernel.spec(call), "", total_work(plan.graph, node)))
+        spec = kernel.spec(call)
+        steps.append(Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs)))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
 
@@ -50,7 +51,9 @@ def refuse(kernel: Kernel, target: Target, call: Call) -> str:
     return f"the core lacks {', '.join(missing)}" if missing else kernel.when(call)
 
 
-def total_work(g: Graph, node: Node) -> Work:
-    """A fused node does the arithmetic of its body."""
+def total_work(g: Graph, node: Node, macs: int | None) -> Work:
+    """A fused node does the arithmetic of its body; `macs` are those of its first node, if the kernel knows better."""
     parts = [all_ops()[n.op].work(bind(g, n)) for n in node.parts]
+    if macs is not None:
+        parts[0] = replace(parts[0], macs=macs)
     return Work(sum(p.macs for p in parts), sum(p.alu for p in parts))
