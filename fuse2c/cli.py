@@ -55,6 +55,7 @@ def model_options(command: F) -> F:
                      help="Fewest instructions, least RAM times instructions, or least RAM."),
         click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
                      help="How addresses are found."),
+        click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
@@ -79,7 +80,8 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
                                  param_hint="--name")
     k.pop("debug")
     options = Options(dims=dims, stateful=_pairs(k.pop("stateful")), fuse=not k.pop("no_fuse"),
-                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "ram", "flash")})
+                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
+                                                     "ram", "flash")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 

@@ -29,6 +29,7 @@ class Options:
     fuse: bool = True
     optimize: str = "cycles"
     place: str = "heuristic"
+    input_rows: bool = False
     ram: int | None = None
     flash: int | None = None
     name: str | None = None

@@ -153,8 +153,15 @@ class Plan:
     @property
     def call_count(self) -> int:
         """Calls of kernel functions in one inference; a kernel that takes turns row by row is called for each row."""
-        whole = {c.step: c.end - c.first == self.steps[c.step].spec.rows for c in self.calls}
-        return sum(self.steps[c.step].launches if whole[c.step] else c.end - c.first for c in self.calls)
+        whole = [c.end - c.first == self.steps[c.step].spec.rows and i > self.last_push for i, c in enumerate(self.calls)]
+        return sum(self.steps[c.step].launches if all_rows else c.end - c.first
+                   for c, all_rows in zip(self.calls, whole, strict=True))
+
+    @property
+    def last_push(self) -> int:
+        """The call that takes over the last row of an input that is pushed row by row; -1: none is."""
+        pushes = (i for i, c in enumerate(self.calls) if c.step == 0 and self.options.input_rows)
+        return max(pushes, default=-1)
 
     @property
     def instructions(self) -> int:

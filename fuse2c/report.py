@@ -22,7 +22,7 @@ def summary(plan: Plan) -> str:
     lines = [f"{plan.graph.name} for {plan.target.title}",
              f"  kernels      : {plan.launches} in {plan.call_count} calls, {plan.macs:,} multiply-accumulates",
              f"  intermediates: {plan.intermediate_bytes:,} bytes written and read",
-             *_arena(plan),
+             *_arena(plan), *_pushed(plan),
              f"  weights      : {plan.weight_bytes:,} bytes"]
     if plan.options.stateful:
         names = ", ".join(t for t, _ in plan.options.stateful)
@@ -39,6 +39,20 @@ def _arena(plan: Plan) -> list[str]:
     return [f"  arena        : {plan.arena_bytes:,} bytes (peak while {plan.steps[plan.peak.step].function} runs)",
             f"  lower bound  : {plan.peak.bytes:,} bytes for this schedule, gap {gap:,}; "
             f"{plan.peak.rows:,} with ideal packing of live rows"]
+
+
+def _pushed(plan: Plan) -> list[str]:
+    found = pushed(plan)
+    return [] if found is None else [f"  input        : {found['rows']} rows pushed one by one, {found['kept']} kept: "
+                                     f"{found['bytes']:,} bytes of the arena"]
+
+
+def pushed(plan: Plan) -> dict[str, int] | None:
+    """Rows of an input that is pushed row by row, how many of them are kept, and the bytes that takes; else None."""
+    if not plan.options.input_rows:
+        return None
+    rows, kept = plan.steps[0].spec.rows, plan.rings[plan.root(plan.steps[0].node.outputs[0])]
+    return {"rows": rows, "kept": kept, "bytes": plan.graph.type(plan.steps[0].node.outputs[0]).bytes // rows * kept}
 
 
 def new_table(title: str, *columns: str) -> Table:
@@ -86,6 +100,8 @@ def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False, pareto: 
         "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": plan.instructions,
         "peak": peak and {"step": plan.steps[peak.step].function, "bound": peak.bytes,
                           "gap": plan.working_bytes - peak.bytes, "rows": peak.rows}}
+    if plan.options.input_rows:
+        found["input_rows"] = pushed(plan)
     if pareto:
         found["front"] = [asdict(p) for p in plan.front]
     if why:

@@ -74,6 +74,8 @@ class Problem:
                     change[i + 1] += 1
                     change[self.last_reader[t] + 1] -= 1
         crossing = np.cumsum(change).tolist()
+        if self.plan.options.input_rows and len(self.steps) > 1:
+            crossing[1] = 2     # the first step only takes over the rows that are pushed
         return [0, *(at for at in range(1, len(self.steps)) if crossing[at] <= 1), len(self.steps)]
 
 
@@ -87,7 +89,8 @@ def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
         whole = tuple(range(k, k + 1) for k in range(lo, hi))
         order = [(k, row) for k in range(lo, hi) for row in range(steps[k].rows)]
         ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
-        options = [_then(p, whole, peak, sum(plan.steps[k].launches for k in range(lo, hi))) for p in best[at[lo]]]
+        options = [_then(p, whole, peak, sum(plan.steps[k].launches for k in range(lo, hi))) for p in best[at[lo]]
+                   if hi - lo == 1 or not (plan.options.input_rows and lo == 0)]
         first = hi
         while first > max(hi - LONGEST, 0) and steps[first - 1].splits:
             first -= 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fuse2c.passes import _groups, _rows, place
+from fuse2c.errors import PlanError
+from fuse2c.passes import _groups, _rows, place, push
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Call, Decision, Plan, Point
 
@@ -23,13 +24,27 @@ OBJECTIVES: dict[str, Callable[[Plan, int], tuple[float, ...]]] = {
 def run(plan: Plan) -> Plan:
     """A schedule of row calls, and the tensors that become rings."""
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    partitions = thinned(_groups.front(plan, steps))
-    found = [place.arranged(scheduled(plan, steps, p.groups)) for p in partitions]
-    groups, chosen = choose(plan, list(zip(partitions, found, strict=True)))
-    points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in unbeaten(found))
+    found = [(p, place.arranged(scheduled(plan, steps, p.groups))) for p in thinned(_groups.front(plan, steps))]
+    if plan.options.input_rows:
+        found = [(part, p) for part, p in found if p.root(plan.steps[0].node.outputs[0]) in p.rings]
+        if not found:
+            raise _not_pushed(plan, steps)
+    groups, chosen = choose(plan, found)
+    points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in unbeaten([p for _, p in found]))
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
                     f"{len(g)} steps row by row") for g in groups if len(g) > 1]
     return replace(plan, calls=chosen.calls, rings=chosen.rings, front=points, decisions=plan.decisions + tuple(log))
+
+
+def _not_pushed(plan: Plan, steps: Sequence[RowStep]) -> PlanError:
+    """The first steps do not take the rows as they come: the step that is to blame."""
+    first = next((i for i, s in enumerate(steps) if not s.splits), len(steps) - 1)
+    for i, s in enumerate(steps[:first + 1]):
+        if any(r.tensor == steps[0].writes and r.last[0] == _rows.WHOLE for r in s.readers):
+            first = i
+            break
+    return push.refused(f"the kernel {plan.steps[first].kernel.name} of {plan.steps[first].node.name} needs all rows of "
+                        "its operand at once", plan.graph.inputs[0])
 
 
 def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> tuple[list[range], Plan]:
@@ -65,7 +80,10 @@ def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
 def scheduled(plan: Plan, steps: list[RowStep], groups: Sequence[range]) -> Plan:
     """The plan with the calls and rings of a partition of its steps into groups."""
     order = [unit for group in groups for unit in _rows.interleaved(steps, group)]
-    return replace(plan, calls=calls(plan, steps, order), rings=_rings(plan, steps, groups, order))
+    rings = _rings(plan, steps, groups, order)
+    if plan.options.input_rows:
+        rings[plan.graph.inputs[0]] = 1     # the caller's: the row that is pushed
+    return replace(plan, calls=calls(plan, steps, order), rings=rings)
 
 
 def calls(plan: Plan, steps: list[RowStep], order: list[Unit]) -> tuple[Call, ...]:
