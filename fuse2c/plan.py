@@ -81,7 +81,8 @@ class Peak:
 
     bytes: int              # rings whole, of other buffers the rows that are live
     rows: int               # of rings, too, only the rows that are live: ideal packing
-    step: int               # what runs at the peak
+    time: int               # when, in rows computed
+    step: int               # what runs then
 
 
 @dataclass(frozen=True)

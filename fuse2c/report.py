@@ -37,8 +37,7 @@ def _arena(plan: Plan) -> list[str]:
         return [f"  arena        : {plan.arena_bytes:,} bytes"]
     gap = plan.working_bytes - plan.peak.bytes
     return [f"  arena        : {plan.arena_bytes:,} bytes (peak while {plan.steps[plan.peak.step].function} runs)",
-            f"  lower bound  : {plan.peak.bytes:,} bytes for this schedule, gap {gap:,}; "
-            f"{plan.peak.rows:,} with ideal packing of live rows"]
+            f"  lower bound  : {plan.peak.bytes:,} bytes, gap {gap:,}; live rows alone: {plan.peak.rows:,}"]
 
 
 def _pushed(plan: Plan) -> list[str]:

@@ -98,7 +98,7 @@ def peak(plan: Plan, buffers: Sequence[Life]) -> Peak | None:
         rows += live
         whole += np.where(live > 0, b.size, 0) if b.ring else live
     at = int(whole.argmax())
-    return Peak(int(whole[at]), int(rows.max()), order[at][0])
+    return Peak(int(whole[at]), int(rows.max()), at, order[at][0])
 
 
 def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
@@ -243,15 +243,15 @@ def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: Bounds) -> li
 def _check_fit(plan: Plan) -> None:
     ram_name, ram = plan.target.holding("arena")
     if plan.ram_bytes > ram.bytes:
-        at = max(plan.places, key=lambda p: p.offset + p.size)
-        step = plan.steps[units(plan)[at.first][0]]
-        live = [f"{p.size:>9} bytes  {p.name}" for p in plan.places if p.first <= at.first <= p.last]
+        peak = plan.peak or Peak(0, 0, 0, 0)
+        step = plan.steps[peak.step]
+        live = [f"{p.size:>9} bytes  {p.name}" for p in plan.places if p.first <= peak.time <= p.last]
         live += [f"{p.size:>9} bytes  state {p.name}" for p in plan.state_places]
         raise DoesNotFit(f"the arena needs {plan.ram_bytes} bytes of {ram_name}, {plan.target.name} has {ram.bytes}: "
                          f"{plan.ram_bytes - ram.bytes} too many", node=step.node.name, op=step.node.op,
                          detail=("no other schedule needs less; live at its peak:", *live),
-                         hint=("" if plan.options.place == "exact" else "--place exact, ") + "a smaller input, int8 instead "
-                              "of float32, or a target with more RAM")
+                         hint=("--place exact, " if plan.options.place != "exact" and peak.bytes <= ram.bytes else "")
+                              + "a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")
     if plan.weight_bytes > flash.bytes:
         largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in plan.constants(s)))
