@@ -21,6 +21,7 @@ class Call:
     y: tuple[TensorType, ...]
     const: tuple[np.ndarray | None, ...]    # values of constant inputs, by port
     requant: str = "fixed"
+    rows: int = 1                           # of the tensor whose bytes the first input is a view of
 
     @property
     def attrs(self) -> Any:
@@ -101,6 +102,9 @@ class RowWindow:
         return max(first, 0), min(first + self.extent, height) - 1
 
 
+Reads = tuple[tuple[int, ...], tuple[int, ...]]     # first and last row of an operand, for each row computed
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """All that a kernel's template needs for one call: computed here, only printed there."""
@@ -116,6 +120,7 @@ class Spec:
     images: int = 1                         # how often the kernel runs, with whole images in between
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
+    reads: Mapping[int, Reads] = field(default_factory=dict)        # of a kernel without window: rows, by port
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template

@@ -68,22 +68,27 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     """The rows of one step."""
     g, spec = plan.graph, step.spec
     y = step.node.outputs[0]
-    splits = (spec.by_rows and spec.window is not None and spec.images == 1 and len(step.node.outputs) == 1
-              and spec.rows <= MAX_ROWS)
+    splits = (spec.by_rows and (spec.window is not None or bool(spec.reads)) and spec.images == 1
+              and len(step.node.outputs) == 1 and spec.rows <= MAX_ROWS)
     rows = spec.rows if splits else 1
-    first, elementwise = step.node.parts[0], "loads" in spec.flags
+    first, elementwise = step.node.parts[0], "loads" in spec.flags or bool(spec.reads)
     # An elementwise kernel goes along the outermost axis in memory, the others along H, wherever it lies.
     rows_of = height if elementwise else vertical
     out_rows = spec.rows if splits and not spec.over_input and rows_of(g.type(y)) == spec.rows else 1
     readers = []
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
-        count = rows_of(g.type(t))
+        count, same = rows_of(g.type(t)), False
+        if spec.over_input and t == first.inputs[0] and height(g.type(plan.root(t))) == spec.rows:
+            count, same = spec.rows, True       # a vector that is a view of rows
         # What has one row along H may lie in memory as several rows: planes of its channels.
         fits = count > 1 and (not elementwise or _alongside(g.type(t), g.type(y)))
+        if splits and spec.reads:
+            readers.append(_given(plan, step, t, count, rows))
+            continue
         # The kernel reads a window of its first operand, what finishes an element the row of the result: perhaps both.
         windowed = not elementwise and t == first.inputs[0]
         aligned = elementwise or t in _tail(step)
-        if not splits or not fits or not _same_rows(plan, t, count) or not (windowed or aligned) \
+        if not splits or not fits or not (same or _same_rows(plan, t, count)) or not (windowed or aligned) \
                 or (aligned and count != rows) or spec.window is None:
             pairs = [(0, WHOLE)] * rows
         else:
@@ -92,6 +97,16 @@ def row_step(plan: Plan, step: Step) -> RowStep:
                 pairs = [(min(a, j), max(b, j)) for j, (a, b) in enumerate(pairs)]
         readers.append(Reader(plan.root(t), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
     return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, tuple(map(plan.root, step.node.outputs[1:])))
+
+
+def _given(plan: Plan, step: Step, t: str, count: int, rows: int) -> Reader:
+    """The rows that the kernel itself says it reads; all of them if t has none, or is read as two operands."""
+    reads = [step.spec.reads.get(i) for i, other in enumerate(step.node.inputs) if other == t]
+    if t in _tail(step) and t not in step.node.parts[0].inputs and count == rows:
+        reads = [(tuple(range(rows)), tuple(range(rows)))]
+    if count < 2 or not _same_rows(plan, t, count) or len(reads) > 1 or reads[0] is None:
+        return Reader(plan.root(t), (0,) * rows, (WHOLE,) * rows)
+    return Reader(plan.root(t), *reads[0])
 
 
 def _alongside(t: TensorType, y: TensorType) -> bool:
