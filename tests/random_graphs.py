@@ -134,8 +134,8 @@ def below(n: Net, x: str, other: str) -> str:
 
 
 OPERATORS: tuple[Callable[[Net, str, str], str], ...] = (
-    conv, depthwise, pointwise, add, mul, tanh, pool, residual, residual, onto, turn, concat, gate, shift, soft, stretch, smooth,
-    below)
+    conv, depthwise, pointwise, add, mul, tanh, pool, residual, residual, onto, turn, concat, gate, shift, soft,
+    stretch, smooth, below)
 
 
 @st.composite

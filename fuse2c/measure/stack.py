@@ -14,7 +14,7 @@ FLAGS = ("-fstack-usage", "-fcallgraph-info=su")
 """What GCC (10 or later) needs to write a .ci file beside every object."""
 
 _SOFT_FLOAT = {
-    # libgcc: division (of int32 on M0+ only), and arithmetic that the processor lacks (all floats on M3, double on M3, M4 and M55).
+    # libgcc: division (of int32 on M0+ only); arithmetic that the processor lacks (all floats on M3, double on M3, M4 and M55).
     "__aeabi_ldivmod": 64, "__aeabi_uldivmod": 64, "__aeabi_idiv0": 8, "__aeabi_ldiv0": 8,
     "__aeabi_idivmod": 32, "__aeabi_uidivmod": 32, "__aeabi_idiv": 24, "__aeabi_uidiv": 24,
     "__aeabi_llsl": 8, "__aeabi_llsr": 8, "__aeabi_lasr": 8, "__aeabi_lmul": 24,

@@ -252,5 +252,6 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout="row-major", anchor=True,
-    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when), Kernel("pointwise", dense_spec, when=dense_when), Kernel("matmul", general_spec, when=general_when)),
+    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when), Kernel("pointwise", dense_spec, when=dense_when),
+             Kernel("matmul", general_spec, when=general_when)),
 )
