@@ -81,7 +81,7 @@ def flattened(style: Style) -> Builder:
     b = Builder()
     x = conv(style, b, b.op("Transpose", style.x(b, 1, 9, 11, 2), perm=[0, 3, 1, 2]), (5, 2, 3, 3))
     y = style.again(b, b.op("Reshape", b.op("Transpose", x, perm=[0, 2, 3, 1]), b.ints(1, -1)), 0.05)
-    b.output(style.again(b, b.op("MatMul", y, style.w(b, (7 * 9 * 5, 6))), 0.3))
+    b.output(style.again(b, b.op("MatMul", y, style.w(b, (7 * 9 * 5, 6), 1)), 0.3))
     return b
 
 
