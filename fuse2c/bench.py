@@ -33,6 +33,7 @@ class BenchResult:
     macs: int
     launches: int
     launches_unfused: int
+    calls: int
     intermediate_bytes: int
     intermediate_bytes_unfused: int
     flash_bytes: dict[str, int | None]
@@ -43,7 +44,7 @@ class BenchResult:
     def json(self) -> dict[str, Any]:
         """The documented keys of `bench --json`."""
         return {k: getattr(self, k) for k in (
-            "model", "target", "compiler", "flags", "instructions", "macs", "launches", "launches_unfused",
+            "model", "target", "compiler", "flags", "instructions", "macs", "launches", "launches_unfused", "calls",
             "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches")}
 
 
@@ -73,7 +74,7 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
     return BenchResult(
         model=model, target=plan.target.name, compiler=_version(tools.cc), flags=" ".join((opt, *cflags)),
         instructions=run.instructions if run else None, macs=plan.macs, launches=plan.launches,
-        launches_unfused=unfused.launches, intermediate_bytes=plan.intermediate_bytes,
+        launches_unfused=unfused.launches, calls=plan.call_count, intermediate_bytes=plan.intermediate_bytes,
         intermediate_bytes_unfused=unfused.intermediate_bytes,
         flash_bytes={"code": sizes.code if sizes else None, "weights": sizes.weights if sizes else plan.weight_bytes},
         ram_bytes={"arena": arena, "static": static, "stack": depth,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from fuse2c import Compiled, Options, __version__, compile_model, imported, report
+from fuse2c import Compiled, Options, __version__, compile_model, imported, memory, report
 from fuse2c import check as checking
 from fuse2c import target as targets
 from fuse2c.errors import Fuse2cError, InternalError, Mismatch, OutputError
@@ -55,8 +55,11 @@ def model_options(command: F) -> F:
         click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
                      help="How integer layers round."),
         click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
-                     help="Fewest cycles, or least RAM by streaming rows."),
-        click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena."),
+                     help="Fewest instructions, least RAM times instructions, or least RAM."),
+        click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
+                     help="How addresses are found."),
+        click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
+        click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--dump-after", multiple=True, type=click.Choice(DUMPS), metavar="PASS",
@@ -81,7 +84,8 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
     k.pop("debug")
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
                       fuse=not k.pop("no_fuse"),
-                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "ram", "flash")})
+                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
+                                                     "ram", "flash")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 
@@ -216,18 +220,27 @@ def bench(opt: str, cc: str | None, seed: int, as_json: bool, **k: Any) -> None:
 @cli.command()
 @model_options
 @click.option("--why", is_flag=True, help="Every decision with its reason.")
+@click.option("--pareto", is_flag=True, help="The schedules to choose from: RAM against estimated instructions.")
+@click.option("--map", "as_map", is_flag=True, help="The memory map as text.")
+@click.option("--map-svg", type=click.Path(path_type=Path), metavar="FILE", help="Write the memory map as a picture.")
 @as_json_option
-def plan(why: bool, as_json: bool, **k: Any) -> None:
-    """Show kernels, memory and decisions without writing anything."""
+def plan(why: bool, pareto: bool, as_map: bool, map_svg: Path | None, as_json: bool, **k: Any) -> None:
+    """Show kernels, memory and decisions without writing any C."""
     name = k["model"].name
     model = compiled(k, as_json)
+    if map_svg is not None:
+        map_svg.write_text(memory.svg(model.plan), encoding="utf-8")
     if as_json:
         with Progress("compiling without fusion"):
             unfused = model.unfused().plan
-        click.echo(json.dumps(report.plan_json(model.plan, unfused, name, why)))
+        click.echo(json.dumps(report.plan_json(model.plan, unfused, name, why, pareto)))
         return
     table(report.steps(model.plan))
     show(model.report())
+    if pareto:
+        table(report.front(model.plan))
+    if as_map:
+        show(memory.text(model.plan))
     if why:
         show(*report.decisions(model.plan))
 

@@ -9,7 +9,7 @@ import numpy as np
 from fuse2c.errors import PlanError
 
 CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
-           "optimize": ("cycles", "ram")}
+            "optimize": ("cycles", "balanced", "ram"), "place": ("heuristic", "exact")}
 Numbers = float | Sequence[float]
 Value = np.ndarray | np.generic | Numbers
 
@@ -30,6 +30,8 @@ class Options:
     requant: str = "fixed"
     fuse: bool = True
     optimize: str = "cycles"
+    place: str = "heuristic"
+    input_rows: bool = False
     ram: int | None = None
     flash: int | None = None
     name: str | None = None

@@ -66,6 +66,25 @@ class Place:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
+
+    ram: int                # bytes: arena and states
+    instructions: int       # estimated
+    calls: int              # of kernel functions
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most bytes that are live at once; no placement of the same schedule can take less."""
+
+    bytes: int              # rings whole, of other buffers the rows that are live
+    rows: int               # of rings, too, only the rows that are live: ideal packing
+    time: int               # when, in rows computed
+    step: int               # what runs then
+
+
 @dataclass(frozen=True)
 class Plan:
     """Graph, target and options on the way from model to C; passes fill in the rest."""
@@ -79,6 +98,8 @@ class Plan:
     rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
     calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
     decisions: tuple[Decision, ...] = ()
+    front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
+    peak: Peak | None = None            # None: nothing is ever live
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
 
     def decide(self, stage: str, *rows: tuple[str, bool, str]) -> Plan:
@@ -104,30 +125,51 @@ class Plan:
     @property
     def state_places(self) -> tuple[Place, ...]:
         """Where the states (by input) lie in a caller's arena: behind all that one inference needs, aligned."""
-        at, found = _aligned(self._working_bytes), []
+        at, found = _aligned(self.working_bytes), []
         for t, _ in self.options.stateful:
             found.append(Place(t, at, self.graph.type(t).bytes, 0, len(self.calls)))
             at += _aligned(found[-1].size)
         return tuple(found)
 
     @property
-    def _working_bytes(self) -> int:
+    def working_bytes(self) -> int:
+        """All that one inference needs, without states."""
         return max((p.offset + p.size for p in self.places), default=0)
 
     @property
     def ram_bytes(self) -> int:
         """Arena and states, wherever the states lie."""
-        return max((_aligned(p.offset + p.size) for p in self.state_places), default=self._working_bytes)
+        return max((_aligned(p.offset + p.size) for p in self.state_places), default=self.working_bytes)
 
     @property
     def arena_bytes(self) -> int:
         """Size of the arena; the states are in it if it is the caller's, else they are arrays of their own."""
-        return self.ram_bytes if self.options.arena == "caller" else self._working_bytes
+        return self.ram_bytes if self.options.arena == "caller" else self.working_bytes
 
     @property
     def launches(self) -> int:
         """Kernel calls in one inference."""
         return sum(s.launches for s in self.steps)
+
+    @property
+    def call_count(self) -> int:
+        """Calls of kernel functions in one inference; a kernel that takes turns row by row is called for each row."""
+        whole = [c.end - c.first == self.steps[c.step].spec.rows and i > self.last_push for i, c in enumerate(self.calls)]
+        return sum(self.steps[c.step].launches if all_rows else c.end - c.first
+                   for c, all_rows in zip(self.calls, whole, strict=True))
+
+    @property
+    def last_push(self) -> int:
+        """The call that takes over the last row of an input that is pushed row by row; -1: none is."""
+        pushes = (i for i, c in enumerate(self.calls) if c.step == 0 and self.options.input_rows)
+        return max(pushes, default=-1)
+
+    @property
+    def instructions(self) -> int:
+        """Estimated by the target's prices: good for comparing schedules of the same kernels, no more."""
+        price = self.target.processor
+        return (price.mac * self.macs + price.alu * sum(s.work.alu for s in self.steps)
+                + price.launch * self.call_count)
 
     @property
     def macs(self) -> int:

@@ -14,16 +14,15 @@ from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
 from fuse2c.fusion import catalog, rules
-from fuse2c.passes import place
 from fuse2c.plan import Plan
 
 
 def summary(plan: Plan) -> str:
     """A few lines: kernels, work, memory."""
     lines = [f"{plan.graph.name} for {plan.target.title}",
-             f"  kernels      : {plan.launches} calls, {plan.macs:,} multiply-accumulates",
+             f"  kernels      : {plan.launches} in {plan.call_count} calls, {plan.macs:,} multiply-accumulates",
              f"  intermediates: {plan.intermediate_bytes:,} bytes written and read",
-             f"  arena        : {plan.arena_bytes:,} bytes{_peak(plan)}",
+             *_arena(plan), *_pushed(plan),
              f"  weights      : {plan.weight_bytes:,} bytes"]
     if plan.options.stateful:
         names = ", ".join(t for t, _ in plan.options.stateful)
@@ -32,11 +31,27 @@ def summary(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _peak(plan: Plan) -> str:
-    if not plan.places:
-        return ""
-    top = max(plan.places, key=lambda p: p.offset + p.size)
-    return f" (peak while {plan.steps[place.units(plan)[top.first][0]].function} runs)"
+def _arena(plan: Plan) -> list[str]:
+    """Size, where the peak is, and what is proven about it."""
+    if plan.peak is None:
+        return [f"  arena        : {plan.arena_bytes:,} bytes"]
+    gap = plan.working_bytes - plan.peak.bytes
+    return [f"  arena        : {plan.arena_bytes:,} bytes (peak while {plan.steps[plan.peak.step].function} runs)",
+            f"  lower bound  : {plan.peak.bytes:,} bytes, gap {gap:,}; live rows alone: {plan.peak.rows:,}"]
+
+
+def _pushed(plan: Plan) -> list[str]:
+    found = pushed(plan)
+    return [] if found is None else [f"  input        : {found['rows']} rows pushed one by one, {found['kept']} kept: "
+                                     f"{found['bytes']:,} bytes of the arena"]
+
+
+def pushed(plan: Plan) -> dict[str, int] | None:
+    """Rows of an input that is pushed row by row, how many of them are kept, and the bytes that takes; else None."""
+    if not plan.options.input_rows:
+        return None
+    rows, kept = plan.steps[0].spec.rows, plan.rings[plan.root(plan.steps[0].node.outputs[0])]
+    return {"rows": rows, "kept": kept, "bytes": plan.graph.type(plan.steps[0].node.outputs[0]).bytes // rows * kept}
 
 
 def new_table(title: str, *columns: str) -> Table:
@@ -59,19 +74,35 @@ def steps(plan: Plan) -> Table:
     return table
 
 
+def front(plan: Plan) -> Table:
+    """The schedules that were compared; the chosen one is marked."""
+    table = new_table("RAM against instructions", "RAM, bytes", "instructions, estimated", "kernel calls", ":")
+    for p in plan.front:
+        chosen = (p.instructions, p.calls) == (plan.instructions, plan.call_count)
+        table.add_row(f"{p.ram:,}", f"{p.instructions:,}", f"{p.calls:,}", "chosen" if chosen else "")
+    return table
+
+
 def decisions(plan: Plan) -> Iterable[str]:
     """Every choice with its reason, for --why."""
     for d in plan.decisions:
         yield f"{'+' if d.taken else '-'} {d.stage:8} {d.subject}: {d.reason}"
 
 
-def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False) -> dict[str, Any]:
-    """The documented keys of `plan --json`: those of `bench --json` that need no compiler."""
+def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False, pareto: bool = False) -> dict[str, Any]:
+    """The documented keys of `plan --json`: those of `bench --json` that need no compiler, and what the planner knows."""
+    peak = plan.peak
     found: dict[str, Any] = {
         "model": model, "target": plan.target.name, "macs": plan.macs, "launches": plan.launches,
-        "launches_unfused": unfused.launches, "intermediate_bytes": plan.intermediate_bytes,
+        "launches_unfused": unfused.launches, "calls": plan.call_count, "intermediate_bytes": plan.intermediate_bytes,
         "intermediate_bytes_unfused": unfused.intermediate_bytes, "flash_bytes": {"weights": plan.weight_bytes},
-        "ram_bytes": {"arena": plan.arena_bytes}}
+        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": plan.instructions,
+        "peak": peak and {"step": plan.steps[peak.step].function, "bound": peak.bytes,
+                          "gap": plan.working_bytes - peak.bytes, "rows": peak.rows}}
+    if plan.options.input_rows:
+        found["input_rows"] = pushed(plan)
+    if pareto:
+        found["front"] = [asdict(p) for p in plan.front]
     if why:
         found["decisions"] = [asdict(d) for d in plan.decisions]
     return found
@@ -82,7 +113,8 @@ def bench_table(r: BenchResult) -> Table:
     def row(label: str, value: int | None, unfused: str = "", none: str = "-") -> None:
         table.add_row(label, unfused, none if value is None else f"{value:,}")
     table = new_table(f"{r.model} on {r.target}", ":", "unfused", "fused")
-    row("kernel calls an inference", r.launches, f"{r.launches_unfused:,}")
+    row("kernels an inference", r.launches, f"{r.launches_unfused:,}")
+    row("calls of kernel functions", r.calls)
     row("intermediates, bytes", r.intermediate_bytes, f"{r.intermediate_bytes_unfused:,}")
     row("multiply-accumulates", r.macs)
     row("instructions an inference", r.instructions, none="not run: no emulator")

@@ -22,6 +22,10 @@ class Processor:
     isa: str
     features: tuple[str, ...] = ()          # of FEATURES
     cflags: tuple[str, ...] = ()            # for the cross compiler; empty on the host
+    # Rough instructions, to weigh schedules against each other:
+    mac: int = 3                            # of a multiply-accumulate, with its share of loads and loops
+    alu: int = 2                            # of another arithmetic operation
+    launch: int = 50                        # of a call of a kernel: arguments, prologue, whose turn it is
 
 
 @dataclass(frozen=True, slots=True)

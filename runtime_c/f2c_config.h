@@ -29,6 +29,17 @@
 #define F2C_KERNEL
 #endif
 
+/** -DF2C_COUNT counts work in <name>_macs, <name>_launches (kernels begun) and <name>_calls (of kernel functions, one
+ *  for each row where rows of several kernels alternate); see <name>.h.
+ *  F2C_MACS(n): so many multiply-accumulates are done here. F2C_CALL(begins): a kernel is called, perhaps to begin. */
+#ifdef F2C_COUNT
+#define F2C_MACS(n) (f2c_macs += (uint64_t)(n))
+#define F2C_CALL(begins) (++f2c_calls, f2c_launches += (begins) ? 1u : 0u)
+#else
+#define F2C_MACS(n) ((void)0)
+#define F2C_CALL(begins) ((void)0)
+#endif
+
 /** F2C_INFINITY, F2C_NAN: float constants, without a library. */
 #if defined(__GNUC__)
 #define F2C_INFINITY __builtin_inff()

@@ -119,8 +119,23 @@ def stretch(n: Net, x: str, other: str) -> str:
     return str(n.b.op("Resize", half, "", n.b.const([1, 1, 2, 1], np.float32), mode="nearest"))
 
 
+def smooth(n: Net, x: str, other: str) -> str:
+    """Half the rows, interpolated back."""
+    if n.shape[1] % 2:
+        return pool(n, x, other)
+    half = n.again(n.b.op("MaxPool", x, kernel_shape=[2, 1], strides=[2, 1]))
+    return str(n.b.op("Resize", half, "", n.b.const([1, 1, 2, 1], np.float32), mode="linear"))
+
+
+def below(n: Net, x: str, other: str) -> str:
+    """Two results one below the other, and every other row of both."""
+    both = n.again(n.b.op("Concat", x, other, axis=2))
+    return str(n.b.op("Slice", both, n.b.ints(1), n.b.ints(99), n.b.ints(2), n.b.ints(2)))
+
+
 OPERATORS: tuple[Callable[[Net, str, str], str], ...] = (
-    conv, depthwise, pointwise, add, mul, tanh, pool, residual, residual, onto, turn, concat, gate, shift, soft, stretch)
+    conv, depthwise, pointwise, add, mul, tanh, pool, residual, residual, onto, turn, concat, gate, shift, soft,
+    stretch, smooth, below)
 
 
 @st.composite

@@ -130,7 +130,8 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
         size = plan.graph.type(t).bytes // need.shape[1]
         wanted = need.any(axis=0) if unit is None else need[min(unit, len(need) - 1)]
         if step.spec.over_input:        # a sum over the input's rows, one after the other
-            wanted = np.arange(need.shape[1]) == unit
+            size = plan.graph.type(t).bytes // step.spec.rows
+            wanted = np.arange(step.spec.rows) == unit
         reads += [(arena.author(t), plan.root(t), (i * size, (i + 1) * size)) for i in np.nonzero(wanted)[0]]
     for name, owner, span in reads:
         assert arena.intact(name, owner, span), f"{step.function}: bytes {span} of {name} are gone"

@@ -169,8 +169,9 @@ def documented(command: str) -> dict[str, str]:
     section = (ROOT / "docs" / "JSON.md").read_text(encoding="utf-8").split(f"## `{command}`\n")[1].split("\n## ")[0]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", section, re.M))
     if command == "plan":
-        kinds = documented("bench")
-        rows = {key: kinds[key] for key in re.findall(r"`([\w.]+)`", section.split("With `--why`")[0]) if key in kinds}
+        always, kinds = section.split("With `--pareto`")[0], documented("bench")
+        rows = {key: kinds[key] for key in re.findall(r"`([\w.]+)`", always) if key in kinds}
+        rows |= dict(re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", always, re.M))
     return rows
 
 
@@ -190,10 +191,14 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 def test_plan_json(run: Run) -> None:
     found = one_object(run("plan", INT8, "-t", "cortex-m33", "--json"))
-    assert flat(found, 1).keys() == documented("plan").keys() and len(found) == 9
+    assert flat(found, 1).keys() == documented("plan").keys() and len(found) == 12
     c = fuse2c.plan(INT8, "cortex-m33")
     assert (found["model"], found["target"], found["launches"]) == ("digits_int8.onnx", "cortex-m33", c.plan.launches)
     assert found["launches_unfused"] > found["launches"] and found["flash_bytes"]["weights"] == c.plan.weight_bytes
+    front = one_object(run("plan", INT8, "--json", "--pareto"))["front"]
+    assert [p["ram"] for p in front] == sorted((p["ram"] for p in front), reverse=True)
+    assert [p["instructions"] for p in front] == sorted(p["instructions"] for p in front)
+    assert found["ram_bytes"]["arena"] in [p["ram"] for p in front] and found["calls"] in [p["calls"] for p in front]
     why = one_object(run("plan", INT8, "--json", "--why"))["decisions"]
     assert {frozenset(d) for d in why} == {frozenset(("stage", "subject", "taken", "reason"))}
 
@@ -238,7 +243,7 @@ def test_a_mismatch_is_printed_and_fails(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fuse2c.Compiled, "check", lambda *args, **kwargs: result)
     assert one_object(run("check", INT8, "--json", status=1))["reference"]["differing"] == 3
     assert run.err.startswith("error[F501]: 3 elements differ") and "digits_int8_02_conv: at [0, 7]: got 4" in run.err
-    measured = bench.BenchResult("m", "t", "cc", "-O3", 9, 1, 1, 2, 3, 4, {"code": 5, "weights": 6},
+    measured = bench.BenchResult("m", "t", "cc", "-O3", 9, 1, 1, 2, 1, 3, 4, {"code": 5, "weights": 6},
                                  {"arena": 1, "static": 0, "stack": 2, "total": 3}, 7)
     monkeypatch.setattr(fuse2c.Compiled, "bench", lambda *args, **kwargs: measured)
     assert one_object(run("bench", INT8, "--json", status=1))["mismatches"] == 7 and "7 output elements" in run.err

@@ -311,7 +311,7 @@ def test_all_unsupported_operators_are_in_one_error(models: Path) -> None:
 
 
 def test_too_little_ram_names_the_step_and_how_much_is_missing() -> None:
-    need = fuse2c.plan(DIGITS).plan.arena_bytes
+    need = fuse2c.plan(DIGITS, optimize="ram").plan.arena_bytes
     error = raised(lambda: compiled(DIGITS, ram=need - 10))
     assert isinstance(error, errors.DoesNotFit) and "10 too many" in str(error) and error.where["node"]
     assert any("bytes" in line for line in error.detail)

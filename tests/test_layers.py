@@ -20,7 +20,7 @@ FLOORS = [
     {"passes"},
     {"pipeline", "codegen", "measure"},
     {"check"},
-    {"bench", "catalogue"},
+    {"bench", "catalogue", "memory"},
     {"report"},
     {"__init__", "cli", "__main__"},
 ]

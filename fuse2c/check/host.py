@@ -19,6 +19,8 @@ from fuse2c.plan import Plan
 
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
+COUNTERS = ("macs", "launches", "calls")
+
 
 @dataclass
 class HostModel:
@@ -27,6 +29,7 @@ class HostModel:
     plan: Plan
     opt: str = "-O2"
     cc: str | None = None
+    count: bool = False                         # build with -DF2C_COUNT
     folder: tempfile.TemporaryDirectory[str] = field(init=False)
     arena: np.ndarray = field(init=False)       # of a model with states and a caller's arena: its instance
 
@@ -50,7 +53,8 @@ class HostModel:
         tools = toolchain.host(self.cc)
         sources = [f"{self.name}_trace.c", f"{self.name}_weights.c"]
         output = root / "model.so"
-        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, "-ffp-contract=off", "-shared", "-fPIC",
+        counting = ["-DF2C_COUNT"] * self.count
+        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, *counting, "-ffp-contract=off", "-shared", "-fPIC",
                        *(str(root / s) for s in sources), "-o", str(output)], f"{self.name}.c does not compile")
         return output
 
@@ -73,6 +77,8 @@ class HostModel:
         arena = ["void *"] * (self.plan.options.arena == "caller")
         params = [f"const {types[t]} *" for t in self.plan.inputs] + [f"{types[t]} *" for t in self.plan.outputs] + arena
         self.ffi.cdef(f"int {self.name}_run({', '.join(params)}); int {self.name}_trace({', '.join([*params, 'uint8_t *'])});")
+        if self.count:
+            self.ffi.cdef(f"extern uint64_t {', '.join(f'{self.name}_{what}' for what in COUNTERS)};")
         if self.plan.options.stateful:
             self.ffi.cdef(f"void {self.name}_reset({', '.join(arena)});")
         return self.ffi.dlopen(str(library))
@@ -80,6 +86,10 @@ class HostModel:
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs (logical arrays) of one inference; with states, of the next frame."""
         return self._call("run", inputs, None)
+
+    def counted(self) -> dict[str, int]:
+        """The counters of a build with `count`: work of all runs so far."""
+        return {what: int(getattr(self.library, f"{self.name}_{what}")) for what in COUNTERS}
 
     def trace(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Inputs, states before the run and what each step wrote, by tensor name; views included."""

@@ -285,7 +285,8 @@ class Writer:
                           [Access(tuple(r.strides[a] for a in form.axes))], indent="", letter="q")
         text = self.element(x, len(p.shape(x)), skip=form.axes).replace("]", f" + {nest.index[1]}]")
         names = self.accumulators(form.accumulators, self.chain.lines) | {"v": "v", "i": "q0"}
-        self.chain.lines += [*nest.head.split("\n"), f"{nest.indent}const {COMPUTE[kind]} v = {text if r.memory in p.rows else loaded(text, kind)};"]
+        value = text if r.memory in p.rows else loaded(text, kind)
+        self.chain.lines += [*nest.head.split("\n"), f"{nest.indent}const {COMPUTE[kind]} v = {value};"]
         self.chain.lines += [f"{nest.indent}{names[f'acc{k}']} = {a.update.format(**names)};"
                              for k, a in enumerate(form.accumulators)]
         self.chain.lines += nest.tail.split("\n")
@@ -333,7 +334,7 @@ class Writer:
         terms = " ".join(f"c{n}[{u}] += a * w{n}[{times('k', row)}{f' + {u * column}' if u else ''}];" for u in range(size))
         return [f"{COMPUTE[kind]} c{n}[{size}] = {{ 0 }};", f"const {CTYPE[kind]} *const w{n} = &{base};",
                 "F2C_UNROLL", f"for (int32_t k = 0; k < {depth}; ++k) {{",
-                f"{STEP}const {COMPUTE[kind]} a = {left}[{times('k', step)}];", f"{STEP}{terms}", "}"]
+                f"{STEP}const {COMPUTE[kind]} a = {left}[{times('k', step)}];", f"{STEP}{terms}", "}", f"F2C_MACS({depth * size});"]
 
     def vector(self, a: str, rank: int) -> tuple[str, int]:
         """(pointer to the row that is multiplied, distance of its elements)."""

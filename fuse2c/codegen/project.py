@@ -52,6 +52,21 @@ class Port:
         return self.type.quant.zero[0] if self.type.quant else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The input that arrives row by row, and how a row of a whole input is passed on (C text)."""
+
+    port: Port
+    rows: int
+    row_count: int          # elements
+    args: str
+
+    @property
+    def room(self) -> str:
+        """Elements of a buffer for a row, as C text."""
+        return f"{self.port.macro}_ROW_COUNT"
+
+
 @dataclass(frozen=True)
 class ModelView:
     """All that the templates of model files may see as `m`."""
@@ -62,6 +77,7 @@ class ModelView:
     target: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    pushed: Pushed | None
     states: tuple[State, ...]
     successors: tuple[str, ...]     # C expressions of the states' new values at the end of a run
     state_bytes: int                # of all states and the padding between them
@@ -118,7 +134,8 @@ def model_view(plan: Plan) -> ModelView:
     name = identifier(plan.graph.name)
     # What the run function names beside its parameters.
     namer = Namer(frozenset({"at", "bytes", "i", "n", "order", "rows", "trace", "trace_at", f"{name}_arena",
-                             f"{name}_run", f"{name}_trace", f"{name}_reset",
+                             "more", "taken", f"{name}_run", f"{name}_trace", f"{name}_reset",
+                             f"{name}_next", f"{name}_push_row",
                              *(s.function for s in plan.steps)}))
     inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.inputs)
     outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.outputs)
@@ -134,7 +151,7 @@ def model_view(plan: Plan) -> ModelView:
     return ModelView(
         name=name, macro=name.upper(), title=clean(plan.graph.name),
         target=clean(plan.target.title), inputs=inputs, outputs=outputs,
-        states=kept, successors=tuple(calls.buffer(s.output, s.ctype) for s in kept),
+        pushed=_pushed(plan, inputs, outputs), states=kept, successors=tuple(calls.buffer(s.output, s.ctype) for s in kept),
         state_bytes=plan.ram_bytes - plan.state_places[0].offset if kept else 0,
         params=_list(params + ["void *arena"] * caller) or "void",
         reset_params="void *arena" if caller else "void", reset_args="arena" if caller else "",
@@ -147,6 +164,14 @@ def model_view(plan: Plan) -> ModelView:
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
         example_args=_list([p.buffer for p in inputs + outputs] + ["arena"] * caller))
+
+
+def _pushed(plan: Plan, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Pushed | None:
+    if not plan.options.input_rows:
+        return None
+    (port,), rows = inputs, plan.steps[0].spec.rows
+    args = [f"&{port.name}[at * {port.macro}_ROW_COUNT]", *(p.name for p in outputs)]
+    return Pushed(port, rows, port.type.count // rows, ", ".join(args))
 
 
 def _unused(names: Iterable[str], parts: tuple[Part, ...]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class Part:
     order: tuple[str, ...] = ()         # lines of the table
     length: int = 0
     starts: str = "0"                   # the first row of each kernel: an earlier schedule may have begun it
+    pushed: bool = False                # kernel 0 takes over a row that the caller pushes
 
     @property
     def steps(self) -> int:
@@ -68,12 +69,11 @@ class Caller:
         """The whole schedule."""
         parts: list[Part] = []
         run: list[tuple[int, int]] = []         # (step, rows) of the schedule being collected
-        for call in self.plan.calls:
+        # While rows are pushed it is one schedule, which can stop and go on.
+        for i, call in enumerate(self.plan.calls):
             spec = self.plan.steps[call.step].spec
-            if (call.first, call.end) != (0, spec.rows):
-                run += [(call.step, 1)] * (call.end - call.first)
-                continue
-            if run and any(step == call.step for step, _ in run):
+            whole = (call.first, call.end) == (0, spec.rows) and all(step != call.step for step, _ in run)
+            if i <= self.plan.last_push or not whole:
                 run += [(call.step, 1)] * (call.end - call.first)
                 continue
             parts += self._schedule(run)
@@ -90,7 +90,8 @@ class Caller:
         starts = ", ".join(str(self.done[s]) for s in steps)
         for step, rows in run:
             self.done[step] += rows
-        return [Part(tuple(self.row_call(s) for s in steps), lines, len(items), starts)]
+        pushed = self.plan.options.input_rows and 0 in steps
+        return [Part(tuple(self.row_call(s) for s in steps), lines, len(items), starts, pushed)]
 
     def call(self, v: View) -> CallView:
         """A call that computes everything."""

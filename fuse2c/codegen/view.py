@@ -13,6 +13,7 @@ from fuse2c.codegen.nest import Writer
 from fuse2c.codegen.scalar import Out
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
+from fuse2c.ops._copy_rows import RowPart
 from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Tile
 from fuse2c.ops.base import bind, port_name
@@ -171,8 +172,20 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
     if "parts" in flags:
         flags["parts"] = [replace(p, to=_named(p.to, operands), value=_named(p.value, operands),
                                   lines=tuple(_named(line, operands) for line in p.lines)) for p in flags["parts"]]
+        flags["parts"] = [replace(p, source=_source(plan, step, p, operands)) if isinstance(p, RowPart) else p
+                          for p in flags["parts"]]
     flags["operand"] = operands
     return flags
+
+
+def _source(plan: Plan, step: Step, part: RowPart, operands: Mapping[str, str]) -> Operand:
+    """The operand of a copy of a row; a row is what the part says, modulo the rows of a ring."""
+    tensor = step.node.parts[0].inputs[part.port]
+    port = port_name(all_ops()[step.node.op].ports, part.port)
+    constant = step.spec.tables.get(port)
+    ctype = CTYPE[plan.graph.type(tensor).dtype] if constant is None else table_ctype(constant)
+    return Operand(ctype, operands[port],
+                   _row(plan, tensor, _named(part.row, operands), str(part.row_stride)))
 
 
 def _lanes(tile: Tile, out: Out | None) -> Tile:

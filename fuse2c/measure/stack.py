@@ -14,8 +14,9 @@ FLAGS = ("-fstack-usage", "-fcallgraph-info=su")
 """What GCC (10 or later) needs to write a .ci file beside every object."""
 
 _SOFT_FLOAT = {
-    # libgcc: int64 division, and arithmetic that the processor lacks (all floats on M3, double on M3, M4 and M55).
+    # libgcc: division (of int32 on M0+ only); arithmetic that the processor lacks (all floats on M3, double on M3, M4 and M55).
     "__aeabi_ldivmod": 64, "__aeabi_uldivmod": 64, "__aeabi_idiv0": 8, "__aeabi_ldiv0": 8,
+    "__aeabi_idivmod": 32, "__aeabi_uidivmod": 32, "__aeabi_idiv": 24, "__aeabi_uidiv": 24,
     "__aeabi_llsl": 8, "__aeabi_llsr": 8, "__aeabi_lasr": 8, "__aeabi_lmul": 24,
     "__aeabi_fadd": 8, "__aeabi_fsub": 8, "__aeabi_frsub": 8, "__aeabi_fmul": 8, "__aeabi_fdiv": 8,
     "__aeabi_dadd": 24, "__aeabi_dsub": 24, "__aeabi_drsub": 24, "__aeabi_dmul": 24, "__aeabi_ddiv": 40,
@@ -47,8 +48,8 @@ _LIBM = {
 LIBRARY: dict[str, int] = {**_SOFT_FLOAT, **_LIBC, **_LIBM}
 """Stack in bytes of library functions, everything they call included.
 
-Taken from the disassembly of libgcc 12.2 and newlib as linked for Cortex-M3, M4, M7 and M55: all pushes and
-subtractions from the stack pointer along the deepest chain of calls, the largest of the four cores, rounded up to
+Taken from the disassembly of libgcc 12.2 and newlib as linked for Cortex-M0+, M3, M4, M7 and M55: all pushes and
+subtractions from the stack pointer along the deepest chain of calls, the largest of the five cores, rounded up to
 the 8 bytes of the procedure call standard, and at least 8 bytes on top for other builds of the libraries.
 """
 

@@ -32,11 +32,12 @@ class Part:
         return "\n".join(f"{self.nest.indent}{line}" for line in (*self.lines, f"y[{self.to}] = {self.value};"))
 
 
-def walk(y: TensorType, accesses: Sequence[Access], axes: Sequence[int] = ()) -> tuple[_nest.Nest, list[str]]:
+def walk(y: TensorType, accesses: Sequence[Access], axes: Sequence[int] = (),
+         indent: str = "    ") -> tuple[_nest.Nest, list[str]]:
     """Loops over `y` in storage order, and as C text: each access's index, then the coordinate on each of `axes`."""
     rank = len(y.shape)
     markers = [Access(tuple(int(i == axis) for i in range(rank))) for axis in axes]
-    n = _nest.nest(y, [*accesses, *markers], rows=False)
+    n = _nest.nest(y, [*accesses, *markers], indent=indent)
     return n, list(n.index[1:])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -98,6 +99,23 @@ def element_strides(prefix: str, t: TensorType) -> dict[str, int]:
     """<prefix>_SC, _SH, _SW: distance between neighbouring channels, rows, columns of a [N,C,(H,(W))] tensor."""
     s = t.strides
     return {f"{prefix}_SC": s[1], f"{prefix}_SH": s[2], f"{prefix}_SW": s[3] if len(s) > 3 else 0}
+
+
+def inside(window: Window, size: tuple[int, ...], axis: int, padded: bool = False, positions: int | None = None) -> np.ndarray:
+    """Whether each element of each window along an axis lies in the input (or else in its padding), [out, kernel].
+
+    positions: how many windows there are, if not as many as fit into `size`.
+    """
+    begin, end = (window.pads[axis], window.pads[len(size) + axis]) if padded else (0, 0)
+    count = window.out(size)[axis] if positions is None else positions
+    start = np.arange(count) * window.strides[axis] - window.pads[axis]
+    at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+    return np.asarray((at >= -begin) & (at < size[axis] + end))
+
+
+def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> int:
+    """Elements in all windows of one channel; what lies in the padding does not count."""
+    return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))
 
 
 def row_window(c: Call) -> RowWindow | None:

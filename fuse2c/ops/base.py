@@ -22,6 +22,7 @@ class Call:
     const: tuple[np.ndarray | None, ...]    # values of constant inputs, by port
     requant: str = "fixed"
     group: Group | None = None              # set for a kernel: the whole of the node that it serves
+    rows: int = 1                           # of the tensor whose bytes the first input is a view of
 
     @property
     def attrs(self) -> Any:
@@ -179,6 +180,9 @@ class RowWindow:
         return max(first, 0), min(first + self.extent, height) - 1
 
 
+Reads = tuple[tuple[int, ...], tuple[int, ...]]     # first and last row of an operand, for each row computed
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """All that a kernel's template needs for one call: computed here, only printed there."""
@@ -186,6 +190,7 @@ class Spec:
     constants: Mapping[str, int] = field(default_factory=dict)      # an enum at the head of the function
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)  # const data
     finish: Scalar | None = None            # accumulator {a} -> element; None: the element itself
+    macs: int | None = None                 # multiply-accumulates, if it leaves out some that the operator's work has
     scratch: int = 0                        # bytes
     keeps: bool = False                     # scratch holds values from one range of rows to the next
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
@@ -193,6 +198,7 @@ class Spec:
     images: int = 1                         # how often the kernel runs, with whole images in between
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
+    reads: Mapping[int, Reads] = field(default_factory=dict)        # of a kernel without window: rows, by port
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template

@@ -6,7 +6,7 @@ tensor or per output channel, b int32 at scale s_x * s_w.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -181,8 +181,15 @@ def depthwise_spec(c: Call) -> Spec:
     zero = c.quant(0).zero[0] if c.quantised else 0
     names = {"MULT": flat.shape[0] // c.attrs.group}
     at = index("at", "oc", c.y[0].strides[1])
-    return base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
+    spec = base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
                      centre=f" - ({zero})" if zero else "")
+    return replace(spec, macs=unpadded(c))
+
+
+def unpadded(c: Call) -> int:
+    """Multiply-accumulates of a kernel that skips the padding."""
+    x, y = c.type(0), c.y[0]
+    return x.shape[0] * y.shape[1] * c.type(1).shape[1] * _window.taps(c.attrs.window, y.shape[2:], x.shape[2:])
 
 
 def has_accumulator(c: Call) -> str:
@@ -208,8 +215,9 @@ def volume_spec(c: Call) -> Spec:
         assert w is not None
         zero, finish = c.quant(0).zero[0], _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), bias))
         bias, w = matrix(c, fold_zero=False)[1], _tile.centred(w, c.quant(1), 0)
-    return _volume.spec(c, c.attrs.window, w, bias, 1, finish=finish, groups=c.attrs.group,
+    spec = _volume.spec(c, c.attrs.window, w, bias, 1, finish=finish, groups=c.attrs.group,
                         centre=f" - ({zero})" if zero else "")
+    return replace(spec, macs=unpadded(c))
 
 
 OP = Op(

@@ -96,8 +96,10 @@ def work(c: Call) -> Work:
 
 
 def spec(c: Call) -> Spec:
-    """The operands' places."""
-    return _volume.spec(c, c.attrs.window, c.constant(1), c.constant(2), 0, groups=c.attrs.group)
+    """The operands' places. What lands in the pads is not computed."""
+    spec = _volume.spec(c, c.attrs.window, c.constant(1), c.constant(2), 0, groups=c.attrs.group)
+    x, channels = c.type(0), c.type(1).shape[1]
+    return replace(spec, macs=x.shape[0] * x.shape[1] * channels * _window.taps(c.attrs.window, x.shape[2:], c.attrs.out))
 
 
 def when(c: Call) -> str:

@@ -116,7 +116,7 @@ def spec(c: Call) -> Spec:
     factors = [f"{f'({wraps})' if wraps else ''}{{{port_name(PORTS, p)}}}[{places[p]}]" for p in ports]
     return Spec(tables=tables, by_rows=False, acc=wraps,
                 finish=Scalar(f"({COMPUTE[y.dtype]}){{a}}") if wraps else None,
-                flags={"outer": outer, "inner": inner, "product": " * ".join(factors),
+                flags={"outer": outer, "inner": inner, "product": " * ".join(factors), "factors": max(len(ports) - 1, 0),
                        "store": Store("acc", "", outer.index[0])})
 
 

@@ -16,8 +16,10 @@ from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
 from fuse2c.ops import _tile
 from fuse2c.ops._scalars import unsigned
-from fuse2c.ops.base import Call, Contraction, Kernel, Op, Scalar, Source, Spec, Work
+from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
+
+LONG = 32       # elements of a row from which on a dense layer takes its operand row by row
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,27 +154,29 @@ def dense_when(c: Call) -> str:
     return ""
 
 
+def dense(c: Call) -> tuple[np.ndarray, np.ndarray, Scalar | None]:
+    """(weights [N, K], bias [N], requantisation): the zero point of the left operand is in the bias."""
+    b, bias = c.constant(1), c.constant(2)
+    assert b is not None
+    flat = b if c.attrs.trans_b else b.T
+    if not c.quantised:
+        return flat, np.zeros(flat.shape[0], flat.dtype) if bias is None else bias, None
+    of_weights = c.quant(1)
+    flat = _tile.centred(flat, replace(of_weights, axis=0), 0)
+    folded = _tile.bias_with_zero(flat, bias, c.quant(0).zero[0])
+    _tile.check_accumulator(c, flat, folded, c.type(0))
+    return flat, folded.astype(np.int32), _tile.finish(_tile.requant(c, of_weights, flat, bias))
+
+
 def dense_spec(c: Call) -> Spec:
     """A pointwise convolution over M pixels of K channels."""
-    b, a = c.constant(1), c.type(0)
-    assert b is not None
-    flat = b if c.attrs.trans_b else b.T                # [N, K]
-    bias = c.constant(2)
-    finish = None
-    if c.quantised:
-        of_weights = c.quant(1)
-        flat = _tile.centred(flat, replace(of_weights, axis=0), 0)
-        folded = _tile.bias_with_zero(flat, bias, c.quant(0).zero[0])
-        _tile.check_accumulator(c, flat, folded, a)
-        finish, packed_bias = _tile.finish(_tile.requant(c, of_weights, flat, bias)), folded.astype(np.int32)
-    else:
-        packed_bias = np.zeros(flat.shape[0], flat.dtype) if bias is None else bias
+    flat, bias, finish = dense(c)
     depth, columns = flat.shape[1], flat.shape[0]
-    rows = a.count // depth
-    tile, block = (1, 4) if rows == 1 else (2, 4 if a.dtype.is_float else 2)
+    rows = c.type(0).count // depth
+    tile, block = (1, 4) if rows == 1 else (2, 4 if c.type(0).dtype.is_float else 2)
     names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "TILE": tile, "STRIDE_H": 1,
              "STRIDE_W": 1, "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
-    return Spec(constants=names, tables={"w": _tile.pack(flat, block), "b": packed_bias}, finish=finish,
+    return Spec(constants=names, tables={"w": _tile.pack(flat, block), "b": bias}, finish=finish,
                 by_rows=True,
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
@@ -184,6 +188,29 @@ def nest_form(c: Call) -> Contraction | str:
     if c.attrs.trans_a or len(c.type(0).shape) < 2 or len(c.type(1).shape) < 2:
         return "the left operand has no rows"
     return Contraction(c.attrs.trans_b)
+
+
+def by_rows_when(c: Call) -> str:
+    """One vector that is the rows of a tensor, one after the other, long enough that keeping the sums costs little."""
+    if why := dense_when(c):
+        return why
+    depth = c.type(0).shape[-1]
+    if c.type(0).count != depth or c.rows < 2 or depth % c.rows or depth // c.rows < LONG:
+        return "the left operand is not one vector of long rows"
+    return ""
+
+
+def by_rows_spec(c: Call) -> Spec:
+    """The sums of one row of the operand are added to those of the rows before."""
+    flat, bias, finish = dense(c)
+    columns, depth, block = flat.shape[0], flat.shape[1] // c.rows, 4
+    packed = [_tile.pack(flat[:, i * depth:(i + 1) * depth], block) for i in range(c.rows)]
+    acc = COMPUTE[c.y[0].dtype]
+    return Spec(constants={"IN_H": c.rows, "DEPTH": depth, "GROUP_OUT": columns, "X_SH": depth},
+                tables={"w": np.concatenate(packed), "b": bias}, finish=finish,
+                scratch=columns * (8 if acc == "double" else 4), keeps=True, over_input=True, rows=c.rows, window=RowWindow(),
+                flags={"tile": _tile.tile(1, _tile.blocks(columns, block), "{oc}", 1), "scratch_ctype": acc,
+                       "store": _tile.Store("acc", "oc", "oc")})
 
 
 def general_when(c: Call) -> str:
@@ -250,5 +277,6 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("pointwise", dense_spec, when=dense_when), Kernel("matmul", general_spec, when=general_when)),
+    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when), Kernel("pointwise", dense_spec, when=dense_when),
+             Kernel("matmul", general_spec, when=general_when)),
 )

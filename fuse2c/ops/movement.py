@@ -13,8 +13,9 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _copy, _nest
+from fuse2c.ops import _copy, _copy_rows, _nest
 from fuse2c.ops._copy import Part
+from fuse2c.ops._copy_rows import Source
 from fuse2c.ops._nest import Access
 from fuse2c.ops.base import Call, Join, Kernel, Op, Regroup, Remap, Spec, port_name
 from fuse2c.quant import quantise
@@ -142,15 +143,59 @@ def integer(c: Call) -> str:
 
 def spec(c: Call) -> Spec:
     """One nest for each input; Pad fills first."""
-    a = c.attrs
-    parts = [_part(c, port) for port in range(len(c.x))]
-    tables = {}
+    return _copy.spec(c, PORTS, [_part(c, port) for port in range(len(c.x))], _filling(c), _maps(c))
+
+
+def rows_spec(c: Call) -> Spec:
+    """The same, row by row."""
+    axis = _copy_rows.axis_of(c)
+    assert axis is not None
+    found = [s for port in range(len(c.x)) if (s := _source(c, port, axis)).rows]
+    return _copy_rows.spec(c, PORTS, found, _filling(c), _maps(c))
+
+
+def rows_when(c: Call) -> str:
+    """Copies that keep the axes, of tensors whose outermost axis in memory is the same."""
+    if not isinstance(c.attrs, Slices | Pads | Axis | IndexMap):
+        return "the axes change"
+    return "" if _copy_rows.axis_of(c) is not None else "not all tensors lie in rows along the same axis"
+
+
+def _maps(c: Call) -> dict[str, np.ndarray]:
+    maps = c.attrs.maps if isinstance(c.attrs, IndexMap) else ()
+    return {f"map{i}": _copy.smallest(np.asarray(m, np.int64)) for i, m in enumerate(maps) if not _linear(m)}
+
+
+def _filling(c: Call) -> str | None:
+    """What all of the output is set to first, as C text."""
+    if not isinstance(c.attrs, Pads):
+        return None
+    return str(fill(c)) if c.quantised else _copy.element(fill(c), c.y[0].dtype)
+
+
+def _source(c: Call, port: int, axis: int) -> Source:
+    """What an input contributes to which rows along `axis`."""
+    x, y, a = c.type(port), c.y[0], c.attrs
+    strides = tuple(0 if i == axis else s for i, s in enumerate(x.strides))
+    count = x.shape[axis]
     if isinstance(a, IndexMap):
-        tables = {f"map{i}": _copy.smallest(np.asarray(m, np.int64)) for i, m in enumerate(a.maps) if not _linear(m)}
-    value = None
+        through = tuple(i for i, m in enumerate(a.maps) if i != axis and not _linear(m))
+        access = Access(tuple(0 if i in through else s for i, s in enumerate(strides)))
+        row = "oy" if _linear(a.maps[axis]) else f"{{map{axis}}}[oy]"
+        return Source(port, access, 0, y.shape, 0, a.maps[axis], row, through)
+    if isinstance(a, Slices):
+        offset = sum(b * s for b, s in zip(a.start, strides, strict=True))
+        access = Access(tuple(s * k for s, k in zip(strides, a.step, strict=True)), offset)
+        rows = tuple(a.start[axis] + i * a.step[axis] for i in range(a.length[axis]))
+        return Source(port, access, 0, y.shape, 0, rows, f"((oy * {a.step[axis]}) + {a.start[axis]})")
     if isinstance(a, Pads):
-        value = str(fill(c)) if c.quantised else _copy.element(fill(c), c.y[0].dtype)
-    return _copy.spec(c, PORTS, parts, value, tables)
+        first, begins = a.pads[axis], a.pads[:len(x.shape)]
+        start = sum(p * s for i, (p, s) in enumerate(zip(begins, y.strides, strict=True)) if i != axis)
+        return Source(port, Access(strides), start, x.shape, first, tuple(range(count)), f"(oy - {first})")
+    before = sum(c.type(i).shape[a.axis] for i in range(port))
+    if a.axis == axis:
+        return Source(port, Access(strides), 0, x.shape, before, tuple(range(count)), f"(oy - {before})")
+    return Source(port, Access(strides), before * y.strides[a.axis], x.shape, 0, tuple(range(count)), "oy")
 
 
 def _linear(m: tuple[int, ...]) -> bool:
@@ -220,7 +265,8 @@ def nest_form(c: Call) -> Remap | Join | Regroup | str:
 def operator(name: str, layout: str) -> Op:
     """One of the operators of this file."""
     return Op(name=name, ports=PORTS, infer=infer, reference=reference, integer=integer, layout=layout, moves=True,
-              nest=nest_form, half=True, kernels=(Kernel("copy", spec),))
+              nest=nest_form, half=True,
+              kernels=(Kernel("copy_rows", rows_spec, when=rows_when), Kernel("copy", spec)))
 
 
 OPS = (operator("Reshape", "view"), operator("Transpose", "view"), operator("Slice", "strided"),

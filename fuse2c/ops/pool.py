@@ -40,7 +40,7 @@ def from_onnx(src: Source) -> None:
         raise src.refuse(f"{len(kernel)}-D pooling of a tensor of shape {x.shape}")
     attrs = Attrs(_window.from_attrs(src, x.shape[2:], kernel), bool(src.attrs.get("count_include_pad", 0)),
                   float(src.attrs.get("p", 2)), bool(src.attrs.get("storage_order", 0)))
-    if src.op != "LpPool" and any(_inside(attrs.window, x.shape[2:], i).sum(axis=1).min(initial=1) == 0
+    if src.op != "LpPool" and any(_window.inside(attrs.window, x.shape[2:], i).sum(axis=1).min(initial=1) == 0
                                   for i in range(len(kernel))):
         raise src.refuse("a window lies in the padding alone", attr="pads", hint="pads must be smaller than the kernel")
     if len(src.outputs) > 1 and src.outputs[1]:
@@ -127,15 +127,7 @@ def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
 def counts(c: Call) -> list[np.ndarray]:
     """How many elements each output averages along each axis: a product of these is the divisor."""
     size = c.type(0).shape[2:]
-    return [_inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
-
-
-def _inside(window: Window, size: tuple[int, ...], axis: int, padded: bool = False) -> np.ndarray:
-    """Whether each element of each window along an axis lies in the input (or else in its padding), [out, kernel]."""
-    begin, end = (window.pads[axis], window.pads[len(size) + axis]) if padded else (0, 0)
-    start = np.arange(window.out(size)[axis]) * window.strides[axis] - window.pads[axis]
-    at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
-    return (at >= -begin) & (at < size[axis] + end)
+    return [_window.inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
 
 
 def divisors(c: Call) -> np.ndarray:

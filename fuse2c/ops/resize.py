@@ -8,14 +8,14 @@ saturated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
 
 import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy, cast, elementwise
+from fuse2c.ops import _copy, _copy_rows, cast, elementwise
 from fuse2c.ops._nest import Access
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -223,18 +223,30 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
 
 
 def spec(c: Call) -> Spec:
-    """A nest over y; the axis's coordinate picks a row of the tables."""
+    """A nest over y, row by row where both tensors lie in rows; the axis's coordinate picks a line of the tables."""
     x, y, a = c.type(0), c.y[0], c.attrs
-    straight = Access(tuple(0 if i == a.axis else s for i, s in enumerate(x.strides)))
-    nest, (base, row) = _copy.walk(y, [straight], [a.axis])
-    tables = {"at": _copy.smallest(np.asarray(a.at, np.int64) * x.strides[a.axis]),
+    along = _copy_rows.axis_of(c)       # what rows follow one another along
+    rows = 1 if along is None or x.shape[along] == 1 else y.shape[along]
+    if rows == 1:
+        along = None
+    inner = replace(y, shape=tuple(1 if i == along else n for i, n in enumerate(y.shape)))
+    straight = Access(tuple(0 if i in (a.axis, along) else s for i, s in enumerate(x.strides)))
+    nest, (base, line) = _copy.walk(inner, [straight], [a.axis], "        ")
+    down = along == a.axis
+    tables = {"at": _copy.smallest(np.asarray(a.at, np.int64) * (1 if down else x.strides[a.axis])),
               "w": np.asarray(a.weights, x.dtype.numpy)}
     if a.add:
         tables["add"] = np.asarray(a.add, x.dtype.numpy)
-    start = f"{{add}}[{row}]" if a.add else ("0.0" if x.dtype == DType.F64 else "0.0f")
-    return Spec({"TAPS": a.taps}, tables, by_rows=False,
-                flags={"nest": nest, "base": base, "row": row, "start": start,
-                       "store": Store("acc", "", nest.index[0])})
+    line = "oy" if down else line
+    start = f"{{add}}[{line}]" if a.add else ("0.0" if x.dtype == DType.F64 else "0.0f")
+    tap = f"{{at}}[({line} * TAPS) + i]"
+    each = np.asarray(a.at).reshape(-1, a.taps) if down else np.arange(rows)[:, None]
+    ordered = (np.diff(each.min(axis=1)) >= 0).all() and (np.diff(each.max(axis=1)) >= 0).all()
+    reads = {0: (tuple(each.min(axis=1).tolist()), tuple(each.max(axis=1).tolist()))} if rows > 1 and ordered else {}
+    strides = {} if along is None else {"X_SH": x.strides[along], "Y_SH": y.strides[along]}
+    return Spec({"TAPS": a.taps} | (strides or {"X_SH": 0, "Y_SH": 0}), tables, rows=rows, reads=reads,
+                flags={"nest": nest, "iy": tap if down else "oy", "from": base if down else f"{base} + {tap}",
+                       "line": line, "start": start, "store": Store("acc", "", nest.index[0])})
 
 
 def work(c: Call) -> Work:

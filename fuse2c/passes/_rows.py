@@ -33,8 +33,23 @@ class Reader:
     """What one operand of a step needs: the tensor that owns the bytes, and the rows for each row computed."""
 
     tensor: str
-    first: tuple[int, ...]
+    first: tuple[int, ...]      # neither ever decreases
     last: tuple[int, ...]
+
+    def last_reads(self, times: np.ndarray, rows: int) -> np.ndarray:
+        """When each of the tensor's `rows` rows is read last, where row j is computed at times[j]; -1: never.
+
+        A tensor that was written as a whole has one row here, however many its readers see.
+        """
+        if not len(times):
+            return np.full(rows, -1)
+        if rows == 1:
+            reading = np.asarray(self.last[:len(times)]) >= np.asarray(self.first[:len(times)])
+            return np.where(reading, times, -1).max(keepdims=True)
+        every = np.arange(rows)
+        reader = np.searchsorted(np.asarray(self.first[:len(times)]), every, side="right") - 1
+        reads = (reader >= 0) & (np.asarray(self.last[:len(times)])[reader] >= every)
+        return np.where(reads, times[reader], -1)
 
 
 @dataclass(frozen=True)
@@ -53,22 +68,27 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     """The rows of one step."""
     g, spec = plan.graph, step.spec
     y = step.node.outputs[0]
-    splits = (spec.by_rows and spec.window is not None and spec.images == 1 and len(step.node.outputs) == 1
-              and spec.rows <= MAX_ROWS)
+    splits = (spec.by_rows and (spec.window is not None or bool(spec.reads)) and spec.images == 1
+              and len(step.node.outputs) == 1 and spec.rows <= MAX_ROWS)
     rows = spec.rows if splits else 1
-    first, elementwise = step.node.parts[0], "loads" in spec.flags
+    first, elementwise = step.node.parts[0], "loads" in spec.flags or bool(spec.reads)
     # An elementwise kernel goes along the outermost axis in memory, the others along H, wherever it lies.
     rows_of = height if elementwise else vertical
     out_rows = spec.rows if splits and not spec.over_input and rows_of(g.type(y)) == spec.rows else 1
     readers = []
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
-        count = rows_of(g.type(t))
+        count, same = rows_of(g.type(t)), False
+        if spec.over_input and t == first.inputs[0] and height(g.type(plan.root(t))) == spec.rows:
+            count, same = spec.rows, True       # a vector that is a view of rows
         # What has one row along H may lie in memory as several rows: planes of its channels.
         fits = count > 1 and (not elementwise or _alongside(g.type(t), g.type(y)))
+        if splits and spec.reads:
+            readers.append(_given(plan, step, t, count, rows))
+            continue
         # The kernel reads a window of its first operand, what finishes an element the row of the result: perhaps both.
         windowed = not elementwise and t == first.inputs[0]
         aligned = elementwise or t in _tail(step)
-        if not splits or not fits or not _same_rows(plan, t, count) or not (windowed or aligned) \
+        if not splits or not fits or not (same or _same_rows(plan, t, count)) or not (windowed or aligned) \
                 or (aligned and count != rows) or spec.window is None:
             pairs = [(0, WHOLE)] * rows
         else:
@@ -77,6 +97,16 @@ def row_step(plan: Plan, step: Step) -> RowStep:
                 pairs = [(min(a, j), max(b, j)) for j, (a, b) in enumerate(pairs)]
         readers.append(Reader(plan.root(t), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
     return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, tuple(map(plan.root, step.node.outputs[1:])))
+
+
+def _given(plan: Plan, step: Step, t: str, count: int, rows: int) -> Reader:
+    """The rows that the kernel itself says it reads; all of them if t has none, or is read as two operands."""
+    reads = [step.spec.reads.get(i) for i, other in enumerate(step.node.inputs) if other == t]
+    if t in _tail(step) and t not in step.node.parts[0].inputs and count == rows:
+        reads = [(tuple(range(rows)), tuple(range(rows)))]
+    if count < 2 or not _same_rows(plan, t, count) or len(reads) > 1 or reads[0] is None:
+        return Reader(plan.root(t), (0,) * rows, (WHOLE,) * rows)
+    return Reader(plan.root(t), *reads[0])
 
 
 def _alongside(t: TensorType, y: TensorType) -> bool:
@@ -127,7 +157,8 @@ def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, in
             if source is None or source >= step:
                 continue
             needed = steps[source].rows - 1
-            if steps[source].out_rows == steps[source].rows:
+            # Rows that nobody reads are computed all the same: the last row of a reader asks for them.
+            if steps[source].out_rows == steps[source].rows and at < steps[step].rows - 1:
                 needed = min(reader.last[at], needed)
             if done[source] <= needed:
                 missing = (source, needed)
@@ -148,6 +179,7 @@ class Life:
     born: np.ndarray
     dies: np.ndarray
     ring: int = 0               # rows kept; 0: all
+    scratch: bool = False       # no tensor
     spans: list[tuple[int, int]] = field(default_factory=list)      # times at which any row lives
 
     @property
@@ -156,38 +188,39 @@ class Life:
         return self.row_bytes * (self.ring or len(self.born))
 
 
-def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: Iterable[str],
-          until: int | None = None) -> dict[str, Life]:
-    """The life of each of `tensors`; what nothing in `order` writes lives from the start, what is read later to the end."""
-    end = len(order) if until is None else until
+def times_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
+    """For each step, when each of its rows is computed, as far as it is in `order` at all."""
+    index = np.fromiter((step for step, _ in order), np.int64, len(order))
+    by_step = np.argsort(index, kind="stable")
+    return np.split(by_step, np.searchsorted(index[by_step], np.arange(1, len(steps))))
+
+
+def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: Iterable[str]) -> dict[str, Life]:
+    """The life of each of `tensors`; what nothing in `order` writes lives from the start, what nothing reads to the end.
+
+    Several steps may write one tensor's bytes (in place): the first one counts.
+    """
+    times, end = times_of(steps, order), len(order) - 1
     found: dict[str, Life] = {}
-    wanted = dict.fromkeys(tensors)     # in order: a set has another one in another process
     count = {s.writes: s.out_rows for s in steps}
-    for t in wanted:
+    for t in dict.fromkeys(tensors):    # in order: a set has another one in another process
         rows = count.get(t, 1)
-        found[t] = Life(t, plan.graph.type(t).bytes // rows, np.full(rows, -1), np.full(rows, -1))
-    for time, (i, row) in enumerate(order):
-        step = steps[i]
-        for reader in step.readers:
-            life = found.get(reader.tensor)
-            if life is not None:
-                lo, hi = reader.first[row], reader.last[row]
-                if hi >= len(life.dies):
-                    life.dies[:] = time
-                elif lo <= hi:
-                    life.dies[lo:hi + 1] = time
+        found[t] = Life(t, plan.graph.type(t).bytes // rows, np.full(rows, end + 1), np.full(rows, -1))
+    for step, at in zip(steps, times, strict=True):
+        if not len(at):
+            continue
+        for life, reads in ((found[r.tensor], r) for r in step.readers if r.tensor in found):
+            life.dies = np.maximum(life.dies, reads.last_reads(at, len(life.dies)))
         if step.writes in found:
             life = found[step.writes]
-            target = slice(row, row + 1) if step.out_rows == step.rows == len(life.born) else slice(None)
-            fresh = life.born[target] < 0
-            life.born[target] = np.where(fresh, time, life.born[target])
-            life.dies[target] = np.maximum(life.dies[target], time)
+            by_rows = step.out_rows == step.rows == len(life.born) == len(at)
+            life.born = np.minimum(life.born, at if by_rows else at[0])
+            life.dies = np.maximum(life.dies, at if by_rows else at[-1])
         for life in (found[t] for t in step.also if t in found):
-            life.born = np.where(life.born < 0, time, life.born)
-            life.dies = np.maximum(life.dies, time)
+            life.born, life.dies = np.minimum(life.born, at[0]), np.maximum(life.dies, at[-1])
     for life in found.values():
-        life.born = np.where(life.born < 0, 0, life.born)
-        life.dies = np.where(life.dies < 0, end - 1, np.maximum(life.dies, life.born))
+        life.born = np.where(life.born > end, 0, life.born)
+        life.dies = np.where(life.dies < 0, end, np.maximum(life.dies, life.born))
         life.spans = merged(list(zip(life.born.tolist(), life.dies.tolist(), strict=True)))
     return found
 
@@ -210,3 +243,13 @@ def ring_rows(life: Life) -> int:
         older = np.nonzero(life.dies[:row + 1] >= time)[0]
         most = max(most, row - int(older[0]) + 1)
     return most
+
+
+def profile(life: Life, end: int, whole: bool = False) -> np.ndarray:
+    """Bytes of a buffer's live rows at each time 0 .. end - 1; with `whole`, of all rows from the start."""
+    if len(life.born) == 1:             # a scratch buffer may live now and then
+        born, dies = (np.asarray(t) for t in zip(*life.spans, strict=True))
+    else:
+        born, dies = life.born, life.dies
+    change = np.bincount(born * (not whole), minlength=end + 1) - np.bincount(dies + 1, minlength=end + 1)
+    return np.asarray(np.cumsum(change[:end]) * life.row_bytes)

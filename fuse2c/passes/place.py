@@ -13,60 +13,125 @@ from dataclasses import replace
 import numpy as np
 
 from fuse2c.errors import DoesNotFit
-from fuse2c.passes import _rows
-from fuse2c.passes._rows import Life, Unit
-from fuse2c.plan import ALIGN, Decision, Place, Plan, Step
+from fuse2c.passes import _exact, _rows
+from fuse2c.passes._rows import Life, Reader, RowStep, Unit
+from fuse2c.plan import ALIGN, Decision, Peak, Place, Plan, Step
+
+EFFORT = 100_000    # pairs of buffers that polishing may look at
+Bounds = dict[tuple[int, int], tuple[int, int]]
 
 
 def run(plan: Plan) -> Plan:
     """Places; raises DoesNotFit when RAM or flash do not suffice."""
+    plan = arranged(plan)
+    if plan.options.place == "exact":
+        plan = _exactly(plan)
+    _check_fit(plan)
+    return plan
+
+
+def _exactly(plan: Plan) -> Plan:
+    """The same plan with the best offsets that there are, or that are found in time."""
+    buffers, at = lifetimes(plan), {p.name: p.offset for p in plan.places}
+    if plan.peak is None or max(p.offset + p.size for p in plan.places) <= plan.peak.bytes:
+        return plan.decide("place", ("exact", False, "the heuristics' result is the least that there can be"))
+    found = _exact.solve([b.size for b in buffers], all_bounds(buffers), [at[b.name] for b in buffers], plan.peak.bytes,
+                         ALIGN)
+    plan = replace(plan, places=places(buffers, found.offsets), peak=replace(plan.peak, bytes=found.bound))
+    return plan.decide("place", ("exact", True, f"no placement of these buffers needs less than {found.bound} bytes"))
+
+
+def arranged(plan: Plan) -> Plan:
+    """Places by the best of the heuristics, and the peak that bounds them; they may not fit."""
     plan, log = _in_place(plan)
     buffers = lifetimes(plan)
     heuristics: tuple[Callable[[Life], tuple[int, ...]], ...] = (
         lambda b: (-b.size, b.spans[0][0]), lambda b: (-(b.spans[-1][1] - b.spans[0][0]), -b.size),
         lambda b: (b.spans[0][0], -b.size), lambda b: (-b.size * (b.spans[-1][1] - b.spans[0][0] + 1),))
-    bounds = _all_bounds(buffers)
-    best = min((pack(sorted(range(len(buffers)), key=lambda i: key(buffers[i])), buffers, bounds) for key in heuristics),
-               key=lambda offsets: max((o + b.size for o, b in zip(offsets, buffers, strict=True)), default=0))
-    places = [Place(b.name, o, b.size, b.spans[0][0], b.spans[-1][1]) for o, b in zip(best, buffers, strict=True)]
-    plan = replace(plan, places=tuple(sorted(places, key=lambda p: (p.first, p.offset, p.name))),
-                   decisions=plan.decisions + tuple(log))
-    _check_fit(plan)
-    return plan
+    bounds, floor = all_bounds(buffers), peak(plan, buffers)
+    sequences = [sorted(range(len(buffers)), key=lambda i: key(buffers[i])) for key in heuristics]
+    tried = [(top(buffers, offsets), i, offsets) for i, s in enumerate(sequences) for offsets in [pack(s, buffers, bounds)]]
+    _, chosen, offsets = min(tried, default=(0, 0, []))
+    if floor is not None:
+        offsets = polished(sequences[chosen], offsets, buffers, bounds, floor.bytes)
+    return replace(plan, places=places(buffers, offsets), peak=floor, decisions=plan.decisions + tuple(log))
+
+
+def top(buffers: Sequence[Life], offsets: Sequence[int]) -> int:
+    """Where the highest buffer ends."""
+    return max((o + b.size for o, b in zip(offsets, buffers, strict=True)), default=0)
+
+
+def polished(sequence: list[int], offsets: list[int], buffers: Sequence[Life], bounds: Bounds, floor: int) -> list[int]:
+    """The same or better offsets: what ends highest is placed earlier and earlier, until that has not helped for long."""
+    best = top(buffers, offsets)
+    now = offsets
+    for _ in range(EFFORT // max(len(buffers), 1) ** 2):
+        if best <= floor:
+            break
+        highest = max(sequence, key=lambda i: now[i] + buffers[i].size)
+        at = sequence.index(highest)
+        sequence = [*sequence[:at // 2], highest, *sequence[at // 2:at], *sequence[at + 1:]]
+        now = pack(sequence, buffers, bounds)
+        if top(buffers, now) < best:
+            best, offsets = top(buffers, now), now
+        elif at == 0:
+            break
+    return offsets
+
+
+def places(buffers: Sequence[Life], offsets: Sequence[int]) -> tuple[Place, ...]:
+    """In order of time."""
+    found = [Place(b.name, o, b.size, b.spans[0][0], b.spans[-1][1]) for o, b in zip(offsets, buffers, strict=True)]
+    return tuple(sorted(found, key=lambda p: (p.first, p.offset, p.name)))
+
+
+def peak(plan: Plan, buffers: Sequence[Life]) -> Peak | None:
+    """The most live bytes at any time."""
+    order = units(plan)
+    if not buffers:
+        return None
+    rows, whole = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    for b in buffers:
+        live = _rows.profile(b, len(order))
+        rows += live
+        whole += np.where(live > 0, b.size, 0) if b.ring else live
+    at = int(whole.argmax())
+    return Peak(int(whole[at]), int(rows.max()), at, order[at][0])
 
 
 def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
     """Let results take over the bytes of operands that die; recorded as views."""
-    log = []
+    log, owned = list[Decision](), _caller_owned(plan)
+    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    times = _rows.times_of(steps, units(plan))
+    readers: dict[str, list[tuple[int, Reader]]] = {}
+    for i, s in enumerate(steps):
+        for r in s.readers:
+            readers.setdefault(r.tensor, []).append((i, r))
     for i, step in enumerate(plan.steps):
         y = step.node.outputs[0]
         for t in _reusable(plan, step):
             root = plan.root(t)
-            if y in _caller_owned(plan) or root in _caller_owned(plan) or _read_afterwards(plan, i, root):
-                continue
-            if plan.rings.get(root) != plan.rings.get(y):
+            others = [(at, r) for at, r in readers.get(root, []) if at != i]
+            if y in owned or root in owned or plan.rings.get(root) != plan.rings.get(y) \
+                    or _read_afterwards(steps[i], times, i, others):
                 continue
             plan = replace(plan, views={**plan.views, y: t})
+            readers.setdefault(root, []).extend(readers.get(y, []))
             log.append(Decision("place", step.function, True, f"in place: the result takes the bytes of {t}"))
             break
     return plan, log
 
 
-def _read_afterwards(plan: Plan, index: int, root: str) -> bool:
-    """Whether another step reads a row of `root` after step `index` would have put a row of its result there.
+def _read_afterwards(own: RowStep, times: Sequence[np.ndarray], index: int, others: Sequence[tuple[int, Reader]]) -> bool:
+    """Whether another step reads a row of an operand after step `index` would have put a row of its result there.
 
     Where rows of several steps alternate, that may be a step that comes before it.
     """
-    steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
-    own = steps[index]
-    written = {row if own.out_rows == own.rows else 0: time for time, (step, row) in reversed(list(enumerate(order)))
-               if step == index}
-    for time, (step, row) in enumerate(order):
-        for reader in steps[step].readers if step != index else ():
-            if reader.tensor == root and any(at <= time for r, at in written.items()
-                                             if own.out_rows == 1 or reader.first[row] <= r <= reader.last[row]):
-                return True
-    return False
+    rows = own.out_rows
+    written = times[index] if rows == own.rows else np.full(rows, times[index][0])
+    return any((reader.last_reads(times[at], rows) >= written).any() for at, reader in others)
 
 
 def _reusable(plan: Plan, step: Step) -> list[str]:
@@ -99,6 +164,7 @@ def units(plan: Plan) -> list[Unit]:
 def lifetimes(plan: Plan) -> list[Life]:
     """Every buffer of the arena."""
     steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
+    times = _rows.times_of(steps, order)
     used = {t for s in steps for t in (s.writes, *s.also, *(r.tensor for r in s.readers))}
     kept = {plan.root(t) for _, t in plan.options.stateful}
     tensors = sorted(used - _caller_owned(plan) | used & kept)
@@ -108,16 +174,15 @@ def lifetimes(plan: Plan) -> list[Life]:
         if life.name in kept:
             life.dies[:] = len(order) - 1
             life.spans = _rows.merged(list(zip(life.born.tolist(), life.dies.tolist(), strict=True)))
-    for i, s in enumerate(plan.steps):
-        times = [time for time, (step, _) in enumerate(order) if step == i]
-        if s.spec.scratch and times:
-            spans = [(times[0], times[-1])] if s.spec.keeps else _rows.merged([(time, time) for time in times])
+    for s, at in zip(plan.steps, times, strict=True):
+        if s.spec.scratch and len(at):
+            spans = [(int(at[0]), int(at[-1]))] if s.spec.keeps else _rows.merged([(t, t) for t in at.tolist()])
             found.append(Life(f"{s.function} scratch", s.spec.scratch, np.array([spans[0][0]]), np.array([spans[-1][1]]),
-                              0, spans))
+                              scratch=True, spans=spans))
     return found
 
 
-def _all_bounds(buffers: Sequence[Life]) -> dict[tuple[int, int], tuple[int, int]]:
+def all_bounds(buffers: Sequence[Life]) -> Bounds:
     """(i, j), i < j -> open interval of forbidden differences offset_j - offset_i; absent: any difference will do."""
     found = {}
     for i, a in enumerate(buffers):
@@ -158,7 +223,7 @@ def _meet(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> bool:
     return False
 
 
-def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: dict[tuple[int, int], tuple[int, int]]) -> list[int]:
+def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: Bounds) -> list[int]:
     """Offsets: each buffer in turn at the lowest aligned one that no earlier buffer forbids."""
     offsets: dict[int, int] = {}
     for k in sequence:
@@ -170,11 +235,8 @@ def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: dict[tuple[in
                 blocked.append((at + low, at + high))
         offset = 0
         for low, high in sorted(blocked):
-            if low < offset < high or (low < offset and offset < high):
+            if low < offset < high:
                 offset = -(-high // ALIGN) * ALIGN
-        # An interval that starts later may still cover the place: repeat until none does.
-        while any(low < offset < high for low, high in blocked):
-            offset = -(-max(high for low, high in blocked if low < offset < high) // ALIGN) * ALIGN
         offsets[k] = offset
     return [offsets[k] for k in range(len(buffers))]
 
@@ -182,14 +244,15 @@ def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: dict[tuple[in
 def _check_fit(plan: Plan) -> None:
     ram_name, ram = plan.target.holding("arena")
     if plan.ram_bytes > ram.bytes:
-        at = max(plan.places, key=lambda p: p.offset + p.size)
-        step = plan.steps[units(plan)[at.first][0]]
-        live = [f"{p.size:>9} bytes  {p.name}" for p in plan.places if p.first <= at.first <= p.last]
+        peak = plan.peak or Peak(0, 0, 0, 0)
+        step = plan.steps[peak.step]
+        live = [f"{p.size:>9} bytes  {p.name}" for p in plan.places if p.first <= peak.time <= p.last]
         live += [f"{p.size:>9} bytes  state {p.name}" for p in plan.state_places]
         raise DoesNotFit(f"the arena needs {plan.ram_bytes} bytes of {ram_name}, {plan.target.name} has {ram.bytes}: "
                          f"{plan.ram_bytes - ram.bytes} too many", node=step.node.name, op=step.node.op,
-                         detail=("live at the peak:", *live),
-                         hint="--optimize ram, a smaller input, int8 instead of float32, or a target with more RAM")
+                         detail=("no other schedule needs less; live at its peak:", *live),
+                         hint=("--place exact, " if plan.options.place != "exact" and peak.bytes <= ram.bytes else "")
+                              + "a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")
     if plan.weight_bytes > flash.bytes:
         largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in plan.constants(s)))

@@ -7,6 +7,7 @@ from fuse2c.errors import NoKernel
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
 from fuse2c.ops.base import Call, Group, Kernel, Work, bind
+from fuse2c.passes._rows import height
 from fuse2c.plan import Decision, Plan, Step
 from fuse2c.target import Target
 
@@ -18,20 +19,23 @@ def run(plan: Plan) -> Plan:
         if all(t in plan.views for t in node.outputs):
             continue
         kernel = _choose(plan, node, log)
-        call = anchor_call(plan.graph, node)
-        steps.append(Step(node, kernel, kernel.spec(call), "", total_work(plan.graph, node)))
+        call = anchor_call(plan, node)
+        spec = kernel.spec(call)
+        steps.append(Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs)))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
 
-def anchor_call(g: Graph, node: Node) -> Call:
+def anchor_call(plan: Plan, node: Node) -> Call:
     """The call that the kernel serves: the first node of the body, writing in the order of the last."""
+    g = plan.graph
     call = bind(g, node.parts[0])
     final = tuple(replace(t, order=g.type(node.outputs[0]).order) for t in call.y)
-    return replace(call, y=final, group=Group(g, node))
+    rows = height(g.type(plan.root(node.inputs[0]))) if node.inputs else 1
+    return replace(call, y=final, group=Group(g, node), rows=rows)
 
 
 def _choose(plan: Plan, node: Node, log: list[Decision]) -> Kernel:
-    call, op = anchor_call(plan.graph, node), all_ops()[node.op]
+    call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
     for kernel in op.kernels:
         why = refuse(kernel, plan.target, call)
@@ -50,7 +54,9 @@ def refuse(kernel: Kernel, target: Target, call: Call) -> str:
     return f"the core lacks {', '.join(missing)}" if missing else kernel.when(call)
 
 
-def total_work(g: Graph, node: Node) -> Work:
-    """A fused node does the arithmetic of its body."""
+def total_work(g: Graph, node: Node, macs: int | None) -> Work:
+    """A fused node does the arithmetic of its body; `macs` are those of its first node, if the kernel knows better."""
     parts = [all_ops()[n.op].work(bind(g, n)) for n in node.parts]
+    if macs is not None:
+        parts[0] = replace(parts[0], macs=macs)
     return Work(sum(p.macs for p in parts), sum(p.alu for p in parts))

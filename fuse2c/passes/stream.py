@@ -1,27 +1,89 @@
 """Chains and residual blocks become row-interleaved groups: rings of rows instead of whole tensors, nothing computed twice.
 
-The steps are cut into groups where only one tensor crosses; dynamic programming finds the partition with the least
-peak of live rows. A group of one step is layer by layer.
+Dynamic programming (_groups.py) finds the partitions of the steps into groups that are worth a look; each is placed, and
+the objective chooses among those that fit into the RAM.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fuse2c.passes import _rows
+from fuse2c.errors import PlanError
+from fuse2c.passes import _groups, _rows, place, push
 from fuse2c.passes._rows import RowStep, Unit
-from fuse2c.plan import Call, Decision, Plan
+from fuse2c.plan import Call, Decision, Plan, Point
+
+FREE = 0.01         # of the estimated instructions: what less RAM may cost under `cycles`; estimates are no better
+MOST = 24           # partitions that are placed
+OBJECTIVES: dict[str, Callable[[Plan, int], tuple[float, ...]]] = {
+    "cycles": lambda p, fastest: (max(p.instructions, round(fastest * (1 + FREE))), p.ram_bytes, p.instructions),
+    "balanced": lambda p, fastest: (p.ram_bytes * p.instructions,),
+    "ram": lambda p, fastest: (p.ram_bytes, p.instructions)}
 
 
 def run(plan: Plan) -> Plan:
     """A schedule of row calls, and the tensors that become rings."""
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    whole = [range(i, i + 1) for i in range(len(steps))]
-    groups = best_partition(plan, steps) if plan.options.optimize == "ram" else whole
-    order = [unit for group in groups for unit in _rows.interleaved(steps, group)]
-    rings = _rings(plan, steps, groups, order)
+    found = [(p, place.arranged(scheduled(plan, steps, p.groups))) for p in thinned(_groups.front(plan, steps))]
+    if plan.options.input_rows:
+        found = [(part, p) for part, p in found if p.root(plan.steps[0].node.outputs[0]) in p.rings]
+        if not found:
+            raise _not_pushed(plan, steps)
+    groups, chosen = choose(plan, found)
+    points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in unbeaten([p for _, p in found]))
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
                     f"{len(g)} steps row by row") for g in groups if len(g) > 1]
-    return replace(plan, calls=calls(plan, steps, order), rings=rings, decisions=plan.decisions + tuple(log))
+    return replace(plan, calls=chosen.calls, rings=chosen.rings, front=points, decisions=plan.decisions + tuple(log))
+
+
+def _not_pushed(plan: Plan, steps: Sequence[RowStep]) -> PlanError:
+    """The first steps do not take the rows as they come: the step that is to blame."""
+    first = next((i for i, s in enumerate(steps) if not s.splits), len(steps) - 1)
+    for i, s in enumerate(steps[:first + 1]):
+        if any(r.tensor == steps[0].writes and r.last[0] == _rows.WHOLE for r in s.readers):
+            first = i
+            break
+    return push.refused(f"the kernel {plan.steps[first].kernel.name} of {plan.steps[first].node.name} needs all rows of "
+                        "its operand at once", plan.graph.inputs[0])
+
+
+def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> tuple[list[range], Plan]:
+    """The best of the plans that fit, or of those that need the least if none does."""
+    limit = plan.target.holding("arena")[1].bytes
+    fits = [(part, p) for part, p in found if p.ram_bytes <= limit]
+    if not fits and plan.options.place == "exact":      # an exact placement may get there
+        fits = [(part, p) for part, p in found if p.peak and p.peak.bytes <= limit]
+    if not fits:
+        least = min(p.ram_bytes for _, p in found)
+        fits = [(part, p) for part, p in found if p.ram_bytes == least]
+    fastest = min(p.instructions for _, p in fits)
+    part, best = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest))
+    return part.groups, best
+
+
+def thinned(partitions: Sequence[_groups.Partition]) -> list[_groups.Partition]:
+    """At most MOST of them, both ends included."""
+    if len(partitions) <= MOST:
+        return list(partitions)
+    return [partitions[round(i * (len(partitions) - 1) / (MOST - 1))] for i in range(MOST)]
+
+
+def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
+    """The Pareto front of RAM against instructions."""
+    found: list[Plan] = []
+    for p in sorted(plans, key=lambda p: (p.instructions, p.ram_bytes)):
+        if not found or p.ram_bytes < found[-1].ram_bytes:
+            found.append(p)
+    return found
+
+
+def scheduled(plan: Plan, steps: list[RowStep], groups: Sequence[range]) -> Plan:
+    """The plan with the calls and rings of a partition of its steps into groups."""
+    order = [unit for group in groups for unit in _rows.interleaved(steps, group)]
+    rings = _rings(plan, steps, groups, order)
+    if plan.options.input_rows:
+        rings[plan.graph.inputs[0]] = 1     # the caller's: the row that is pushed
+    return replace(plan, calls=calls(plan, steps, order), rings=rings)
 
 
 def calls(plan: Plan, steps: list[RowStep], order: list[Unit]) -> tuple[Call, ...]:
@@ -35,79 +97,16 @@ def calls(plan: Plan, steps: list[RowStep], order: list[Unit]) -> tuple[Call, ..
     return tuple(replace(c, end=plan.steps[c.step].spec.rows) if not steps[c.step].splits else c for c in result)
 
 
-def _rings(plan: Plan, steps: list[RowStep], groups: list[range], order: list[Unit]) -> dict[str, int]:
+def _rings(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: list[Unit]) -> dict[str, int]:
     """Rows kept of each tensor that is written and read inside one group of several steps."""
     owned = {plan.root(t) for t in (*plan.graph.inputs, *plan.graph.outputs)}
-    inner = []
-    for group in groups:
-        if len(group) > 1:
-            inside = {steps[i].writes for i in group if steps[i].out_rows == steps[i].rows}
-            outside = {r.tensor for i, s in enumerate(steps) if i not in group for r in s.readers}
-            inner += sorted(inside - outside - owned)
+    where = {i: n for n, group in enumerate(groups) for i in group}
+    users: dict[str, set[int]] = {}
+    for i, s in enumerate(steps):
+        for t in (s.writes, *(r.tensor for r in s.readers)):
+            users.setdefault(t, set()).add(where[i])
+    inner = [s.writes for i, s in enumerate(steps) if len(groups[where[i]]) > 1 and s.out_rows == s.rows
+             and s.writes not in owned and len(users[s.writes]) == 1]
     found = _rows.lives(plan, steps, order, inner)
     rings = {t: _rows.ring_rows(life) for t, life in found.items()}
     return {t: n for t, n in rings.items() if n < len(found[t].born)}
-
-
-def cuts(plan: Plan, steps: list[RowStep]) -> list[int]:
-    """Positions between steps that at most one intermediate tensor crosses."""
-    owned = {plan.root(t) for t in (*plan.graph.inputs, *plan.graph.outputs)}
-    last = {r.tensor: i for i, s in enumerate(steps) for r in s.readers}
-    positions = []
-    for at in range(1, len(steps)):
-        crossing = {s.writes for s in steps[:at] if last.get(s.writes, -1) >= at} - owned
-        if len(crossing) <= 1:
-            positions.append(at)
-    return [0, *positions, len(steps)]
-
-
-def best_partition(plan: Plan, steps: list[RowStep]) -> list[range]:
-    """The partition into groups with the least peak; ties go to fewer streamed steps."""
-    places = cuts(plan, steps)
-    best: list[tuple[tuple[int, int], list[range]]] = [((0, 0), [])]
-    for j in range(1, len(places)):
-        options: list[tuple[tuple[int, int], list[range]]] = []
-        for i in range(j - 1, -1, -1):
-            group = range(places[i], places[j])
-            streams = all(steps[k].splits for k in group)
-            if len(group) > 1 and not streams and options:
-                break
-            # Steps that several tensors cross and that cannot be split run one after the other.
-            parts = [group] if streams else [range(k, k + 1) for k in group]
-            (peak, streamed), before = best[i]
-            cost = (max(peak, group_bytes(plan, steps, group)),
-                    streamed + (len(group) if streams and len(group) > 1 else 0))
-            options.append((cost, [*before, *parts]))
-        best.append(min(options, key=lambda o: o[0]))
-    return best[-1][1]
-
-
-def group_bytes(plan: Plan, steps: list[RowStep], group: range) -> int:
-    """Peak of live bytes while a group runs: rows inside it, whole tensors at its ends, scratch."""
-    order = _rows.interleaved(steps, group)
-    owned = {plan.root(t) for t in (*plan.graph.inputs, *plan.graph.outputs)}
-    written = {steps[i].writes for i in group}
-    read = {r.tensor for i in group for r in steps[i].readers}
-    later = {r.tensor for i, s in enumerate(steps) if i >= group.stop for r in s.readers}
-    change = [0] * (len(order) + 2)
-    for t, life in _rows.lives(plan, steps, order, (written | read) - owned).items():
-        if t in later or (t in read and t not in written):
-            life.born[:], life.dies[:] = (0 if t not in written else life.born), len(order) - 1 if t in later else life.dies
-        for born, dies in zip(life.born, life.dies, strict=True):
-            change[born] += life.row_bytes
-            change[dies + 1] -= life.row_bytes
-    for i in group:
-        spec = plan.steps[i].spec
-        times = [time for time, (step, _) in enumerate(order) if step == i]
-        if spec.keeps and spec.scratch:
-            change[times[0]] += spec.scratch
-            change[times[-1] + 1] -= spec.scratch
-        elif spec.scratch:
-            for time in times:
-                change[time] += spec.scratch
-                change[time + 1] -= spec.scratch
-    live = peak = 0
-    for step in change:
-        live += step
-        peak = max(peak, live)
-    return peak

@@ -1,0 +1,144 @@
+"""Partitions of the steps into row-interleaved groups, by dynamic programming: which peaks can be had for how many calls.
+
+The steps are cut only where at most one intermediate tensor crosses. A group of several steps takes turns row by row;
+a group of one step runs as a whole. A partition has the largest peak of its groups, and the sum of their calls.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from fuse2c.passes import _rows
+from fuse2c.passes._rows import RowStep, Unit
+from fuse2c.plan import Plan
+
+LONGEST = 64        # steps of one group: the time to plan then grows with their number, not with its square
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Groups of steps, in order: live bytes at their peak, and calls of kernels."""
+
+    peak: int = 0
+    calls: int = 0
+    last: tuple[range, ...] = ()
+    before: Partition | None = None
+
+    @property
+    def groups(self) -> list[range]:
+        """All groups from the first to the last."""
+        found: list[range] = []
+        part: Partition | None = self
+        while part is not None:
+            found[:0] = part.last
+            part = part.before
+        return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The steps of a plan in terms of rows, and what is looked up of them all the time."""
+
+    plan: Plan
+    steps: Sequence[RowStep]
+
+    @cached_property
+    def owned(self) -> set[str]:
+        """Roots of what belongs to the caller."""
+        return {self.plan.root(t) for t in (*self.plan.graph.inputs, *self.plan.graph.outputs)}
+
+    @cached_property
+    def last_reader(self) -> dict[str, int]:
+        """Root -> the last step that reads it."""
+        return {r.tensor: i for i, s in enumerate(self.steps) for r in s.readers}
+
+    def written(self, i: int) -> list[str]:
+        """Intermediate tensors that a step writes."""
+        return [t for t in (self.steps[i].writes, *self.steps[i].also) if t not in self.owned]
+
+    def read(self, i: int) -> list[str]:
+        """Intermediate tensors that a step reads."""
+        return [r.tensor for r in self.steps[i].readers if r.tensor not in self.owned]
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """Positions between steps that at most one intermediate tensor crosses; the first is 0, the last the end."""
+        change = [0] * (len(self.steps) + 1)
+        for i in range(len(self.steps)):
+            for t in set(self.written(i)):
+                if self.last_reader.get(t, -1) > i:
+                    change[i + 1] += 1
+                    change[self.last_reader[t] + 1] -= 1
+        crossing = np.cumsum(change).tolist()
+        if self.plan.options.input_rows and len(self.steps) > 1:
+            crossing[1] = 2     # the first step only takes over the rows that are pushed
+        return [0, *(at for at in range(1, len(self.steps)) if crossing[at] <= 1), len(self.steps)]
+
+
+def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
+    """The partitions that no other one beats in both peak and calls; the one with the fewest calls comes first."""
+    problem = Problem(plan, steps)
+    places = problem.cuts
+    at = {place: k for k, place in enumerate(places)}
+    best = [[Partition()]]
+    for lo, hi in pairwise(places):
+        whole = tuple(range(k, k + 1) for k in range(lo, hi))
+        order = [(k, row) for k in range(lo, hi) for row in range(steps[k].rows)]
+        ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
+        options = [_then(p, whole, peak, sum(plan.steps[k].launches for k in range(lo, hi))) for p in best[at[lo]]
+                   if hi - lo == 1 or not (plan.options.input_rows and lo == 0)]
+        first = hi
+        while first > max(hi - LONGEST, 0) and steps[first - 1].splits:
+            first -= 1
+        starts = [place for place in places if first <= place < hi - 1]
+        if starts:
+            together = range(starts[0], hi)
+            calls = np.cumsum([steps[k].rows for k in together][::-1])[::-1].tolist()
+            for start, peak in peaks(problem, together, _rows.interleaved(steps, together), starts):
+                group = (range(start, hi),)
+                options += [_then(p, group, peak, calls[start - starts[0]]) for p in best[at[start]]]
+        best.append(unbeaten(options))
+    return best[-1]
+
+
+def _then(part: Partition, groups: tuple[range, ...], peak: int, calls: int) -> Partition:
+    return Partition(max(part.peak, peak), part.calls + calls, groups, part)
+
+
+def unbeaten(options: Iterable[Partition]) -> list[Partition]:
+    """Those for which there is none with both a lower peak and no more calls."""
+    found: list[Partition] = []
+    for p in sorted(options, key=lambda p: (p.calls, p.peak)):
+        if not found or p.peak < found[-1].peak:
+            found.append(p)
+    return found
+
+
+def peaks(problem: Problem, together: range, order: Sequence[Unit], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(start, peak of live bytes while steps start .. together.stop - 1 run), for each start, the last one first.
+
+    The order of a group is that of a longer one without the steps in front, so one order serves all starts. Rows inside,
+    whole tensors at the ends (less the rows of the operand that are done with), scratch.
+    """
+    plan, steps, end = problem.plan, problem.steps, len(order)
+    tensors = [t for i in together for t in (*problem.written(i), *problem.read(i))]
+    lives, times = _rows.lives(plan, steps, order, tensors), _rows.times_of(steps, order)
+    for t, life in lives.items():
+        if problem.last_reader.get(t, -1) >= together.stop:
+            life.dies[:] = end - 1
+            life.spans = [(life.spans[0][0], end - 1)]
+    live, operands = np.zeros(end, np.int64), dict[str, None]()
+    for i in reversed(together):
+        for t in dict.fromkeys(problem.written(i)):
+            operands.pop(t, None)
+            live += _rows.profile(lives[t], end)
+        operands |= dict.fromkeys(problem.read(i))
+        spec = plan.steps[i].spec
+        if spec.scratch:
+            live[slice(times[i][0], times[i][-1] + 1) if spec.keeps else times[i]] += spec.scratch
+        if i in starts:
+            yield i, int(sum((_rows.profile(lives[t], end, whole=True) for t in operands), live).max())
