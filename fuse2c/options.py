@@ -29,6 +29,8 @@ class Options:
     io: str = "model"
     requant: str = "fixed"
     fuse: bool = True
+    no_fuse_rules: tuple[str, ...] = ()
+    fuse_barriers: tuple[str, ...] = ()
     optimize: str = "cycles"
     place: str = "heuristic"
     input_rows: bool = False

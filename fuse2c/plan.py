@@ -67,6 +67,15 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """Calls first..end-1 are one kernel; `rows`: some of its steps take turns row by row."""
+
+    first: int
+    end: int
+    rows: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
 
@@ -98,6 +107,7 @@ class Plan:
     rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
     calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
     decisions: tuple[Decision, ...] = ()
+    kernels: tuple[Launch, ...] = ()    # calls that are one kernel; none: each step is one
     front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
     peak: Peak | None = None            # None: nothing is ever live
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
@@ -149,11 +159,24 @@ class Plan:
     @property
     def launches(self) -> int:
         """Kernel calls in one inference."""
-        return sum(s.launches for s in self.steps)
+        if not self.kernels:
+            return sum(s.launches for s in self.steps)
+        return sum(1 if self.is_joined(k) else self.steps[self.calls[k.first].step].launches for k in self.kernels)
+
+    def is_joined(self, k: Launch) -> bool:
+        """Whether a kernel is more than one call of one step."""
+        return k.rows or k.end - k.first > 1
+
+    @property
+    def inlined(self) -> set[int]:
+        """Steps that are no kernels of their own."""
+        return {c.step for k in self.kernels if self.is_joined(k) for c in self.calls[k.first:k.end]}
 
     @property
     def call_count(self) -> int:
         """Calls of kernel functions in one inference; a kernel that takes turns row by row is called for each row."""
+        if self.kernels:
+            return self.launches
         whole = [c.end - c.first == self.steps[c.step].spec.rows and i > self.last_push for i, c in enumerate(self.calls)]
         return sum(self.steps[c.step].launches if all_rows else c.end - c.first
                    for c, all_rows in zip(self.calls, whole, strict=True))
@@ -169,7 +192,7 @@ class Plan:
         """Estimated by the target's prices: good for comparing schedules of the same kernels, no more."""
         price = self.target.processor
         return (price.mac * self.macs + price.alu * sum(s.work.alu for s in self.steps)
-                + price.launch * self.call_count)
+                + price.launch * self.call_count + price.turn * sum(c.end - c.first for c in self.calls))
 
     @property
     def macs(self) -> int:
@@ -180,7 +203,19 @@ class Plan:
     def intermediate_bytes(self) -> int:
         """Bytes of all tensors that one kernel writes and another reads."""
         outputs = {self.root(t) for t in self.graph.outputs} | set(self.graph.outputs)
-        return sum(self.graph.type(t).bytes for s in self.steps for t in s.node.outputs if t not in outputs)
+        inside = self.handed_on
+        return sum(self.graph.type(t).bytes for s in self.steps for t in s.node.outputs
+                   if t not in outputs and self.root(t) not in inside)
+
+    @property
+    def handed_on(self) -> set[str]:
+        """Roots of tensors that only the steps of one kernel know: rings and short vectors."""
+        kernel = {step: i for i, k in enumerate(self.kernels) for step in {c.step for c in self.calls[k.first:k.end]}}
+        users: dict[str, set[int]] = {}
+        for i, s in enumerate(self.steps):
+            for t in (*s.node.inputs, *s.node.outputs):
+                users.setdefault(self.root(t), set()).add(kernel.get(i, -1 - i))
+        return {t for t, found in users.items() if len(found) == 1}
 
     def constants(self, step: Step) -> list[np.ndarray]:
         """All tables of a step: its kernel's, and those of the operators that finish its elements."""

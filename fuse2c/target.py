@@ -25,7 +25,8 @@ class Processor:
     # Rough instructions, to weigh schedules against each other:
     mac: int = 3                            # of a multiply-accumulate, with its share of loads and loops
     alu: int = 2                            # of another arithmetic operation
-    launch: int = 50                        # of a call of a kernel: arguments, prologue, whose turn it is
+    launch: int = 50                        # of a call of a kernel: arguments, prologue, epilogue
+    turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@
 #define F2C_KERNEL
 #endif
 
+/** F2C_INLINE: a step of a kernel that consists of several. */
+#if defined(__GNUC__)
+#define F2C_INLINE inline __attribute__((always_inline))
+#else
+#define F2C_INLINE inline
+#endif
+
 /** -DF2C_COUNT counts work in <name>_macs, <name>_launches (kernels begun) and <name>_calls (of kernel functions, one
  *  for each row where rows of several kernels alternate); see <name>.h.
  *  F2C_MACS(n): so many multiply-accumulates are done here. F2C_CALL(begins): a kernel is called, perhaps to begin. */

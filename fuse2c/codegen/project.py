@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fuse2c.codegen import folder, render, runtime
-from fuse2c.codegen.schedule import Caller, Part
+from fuse2c.codegen.schedule import Caller, Kernel, Part, listed
 from fuse2c.codegen.state import State, states
 from fuse2c.codegen.tables import Table, table
 from fuse2c.codegen.view import clean, view
@@ -91,6 +91,7 @@ class ModelView:
     weight_bytes: int
     tables: tuple[Table, ...]
     kernels: tuple[str, ...]
+    launched: tuple[Kernel, ...]
     parts: tuple[Part, ...]
     unused: tuple[str, ...]     # parameters that no call takes: only their shape mattered
     headers: tuple[str, ...]
@@ -153,17 +154,17 @@ def model_view(plan: Plan) -> ModelView:
         target=clean(plan.target.title), inputs=inputs, outputs=outputs,
         pushed=_pushed(plan, inputs, outputs), states=kept, successors=tuple(calls.buffer(s.output, s.ctype) for s in kept),
         state_bytes=plan.ram_bytes - plan.state_places[0].offset if kept else 0,
-        params=_list(params + ["void *arena"] * caller) or "void",
+        params=listed(params + ["void *arena"] * caller) or "void",
         reset_params="void *arena" if caller else "void", reset_args="arena" if caller else "",
         arena=plan.options.arena, arena_bytes=plan.arena_bytes,
         arena_used=bool(plan.places or (kept and caller)), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
-        kernels=kernels, parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
+        kernels=kernels, launched=calls.kernels(), parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
         headers=(headers := runtime.headers("\n".join(kernels))), libm=runtime.needs_libm(headers),
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
-        example_args=_list([p.buffer for p in inputs + outputs] + ["arena"] * caller))
+        example_args=listed([p.buffer for p in inputs + outputs] + ["arena"] * caller))
 
 
 def _pushed(plan: Plan, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Pushed | None:
@@ -178,12 +179,6 @@ def _unused(names: Iterable[str], parts: tuple[Part, ...]) -> tuple[str, ...]:
     """Parameters that the run function does not name."""
     text = " ".join(call.text for part in parts for call in part.calls)
     return tuple(n for n in names if not re.search(rf"\b{n}\b", text))
-
-
-def _list(items: list[str]) -> str:
-    """A list of parameters: on one line if it fits, else each on its own."""
-    text = ", ".join(items)
-    return text if len(text) <= 90 else "\n    " + ",\n    ".join(items)
 
 
 def _port(plan: Plan, tensor: str, namer: Namer, model: str, fallback: str) -> Port:

@@ -1,15 +1,24 @@
 """The body of the run function: kernel calls in order; where rows of several steps alternate, a table and a switch."""
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fuse2c.codegen.view import Param, View
+from fuse2c.ir.types import CTYPE
+from fuse2c.names import identifier
 from fuse2c.passes import _rows
-from fuse2c.plan import Plan
+from fuse2c.plan import Launch, Plan
 
 WIDTH = 32      # entries a line of the table
+
+
+def listed(items: Sequence[str]) -> str:
+    """A list of parameters: on one line if it fits, else each on its own."""
+    text = ", ".join(items)
+    return text if len(text) <= 90 else "\n    " + ",\n    ".join(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,17 @@ class Part:
         return "uint8_t" if len(self.calls) <= 256 else "uint16_t"
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch: a call, or a function that consists of several steps."""
+
+    parts: tuple[Part, ...]
+    function: str = ""                  # "": the one call of its part
+    params: str = ""
+    args: str = ""
+    steps: tuple[str, ...] = ()         # what it consists of, for the comment
+
+
 class Caller:
     """Prints calls of the kernels of one plan."""
 
@@ -65,12 +85,38 @@ class Caller:
                 self.records[t] = at
                 at += plan.graph.type(t).bytes
 
-    def parts(self) -> tuple[Part, ...]:
-        """The whole schedule."""
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The whole schedule, launch by launch."""
+        found = []
+        for k in self.plan.kernels or (Launch(0, len(self.plan.calls), False),):
+            parts = self.parts(k.first, k.end)
+            if not self.plan.kernels or not self.plan.is_joined(k):
+                found.append(Kernel(parts))
+                continue
+            text = " ".join(call.text for part in parts for call in part.calls)
+            used = [(p, n) for p, n in self.pointers if re.search(rf"\b{n}\b", text)]
+            steps = dict.fromkeys(self.plan.calls[c].step for c in range(k.first, k.end))
+            found.append(Kernel(parts, f"{identifier(self.plan.graph.name)}_kernel_{len(found) + 1}", listed([p for p, _ in used]),
+                                ", ".join(name for _, name in used),
+                                tuple(" > ".join(n.op for n in self.plan.steps[i].node.parts) for i in steps)))
+        return tuple(found)
+
+    @property
+    def pointers(self) -> list[tuple[str, str]]:
+        """(declaration, name) of everything that the run function may hand on."""
+        owned = [t for t in (*self.plan.inputs, *self.plan.outputs) if t in self.ports]
+        found = [(f"{'const ' * (t in self.plan.inputs)}{CTYPE[self.plan.graph.type(t).dtype]} *{self.ports[t]}", self.ports[t])
+                 for t in owned]
+        return [*found, ("uint8_t *bytes", "bytes")]
+
+    def parts(self, first: int = 0, end: int | None = None) -> tuple[Part, ...]:
+        """The schedule of some calls, by default of all."""
         parts: list[Part] = []
         run: list[tuple[int, int]] = []         # (step, rows) of the schedule being collected
         # While rows are pushed it is one schedule, which can stop and go on.
-        for i, call in enumerate(self.plan.calls):
+        if first == 0:
+            self.done.clear()
+        for i, call in list(enumerate(self.plan.calls))[first:end]:
             spec = self.plan.steps[call.step].spec
             whole = (call.first, call.end) == (0, spec.rows) and all(step != call.step for step, _ in run)
             if i <= self.plan.last_push or not whole:

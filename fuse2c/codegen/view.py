@@ -60,6 +60,7 @@ class View:
     by_rows: bool
     rows: int
     images: int
+    inlined: bool                       # a step of a kernel that consists of several
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -95,7 +96,8 @@ def view(plan: Plan, step: Step) -> View:
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()},
         flags=_flags(plan, step, out, names) if nest is None else {"nest": nest},
-        by_rows=spec.by_rows, rows=spec.rows, images=spec.images)
+        by_rows=spec.by_rows, rows=spec.rows, images=spec.images,
+        inlined=any(plan.steps[i] is step for i in plan.inlined))
 
 
 def _row(plan: Plan, tensor: str, variable: str, stride: str) -> str:

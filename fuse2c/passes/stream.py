@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fuse2c.errors import PlanError
-from fuse2c.passes import _groups, _rows, place, push
+from fuse2c.passes import _groups, _rows, join, place, push
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Call, Decision, Plan, Point
 
 FREE = 0.01         # of the estimated instructions: what less RAM may cost under `cycles`; estimates are no better
 MOST = 24           # partitions that are placed
 OBJECTIVES: dict[str, Callable[[Plan, int], tuple[float, ...]]] = {
-    "cycles": lambda p, fastest: (max(p.instructions, round(fastest * (1 + FREE))), p.ram_bytes, p.instructions),
+    "cycles": lambda p, fastest: (max(p.instructions, round(fastest * (1 + FREE))), p.launches, p.ram_bytes, p.instructions),
     "balanced": lambda p, fastest: (p.ram_bytes * p.instructions,),
     "ram": lambda p, fastest: (p.ram_bytes, p.instructions)}
 
@@ -24,7 +24,7 @@ OBJECTIVES: dict[str, Callable[[Plan, int], tuple[float, ...]]] = {
 def run(plan: Plan) -> Plan:
     """A schedule of row calls, and the tensors that become rings."""
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    found = [(p, place.arranged(scheduled(plan, steps, p.groups))) for p in thinned(_groups.front(plan, steps))]
+    found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in thinned(_groups.front(plan, steps))]
     if plan.options.input_rows:
         found = [(part, p) for part, p in found if p.root(plan.steps[0].node.outputs[0]) in p.rings]
         if not found:

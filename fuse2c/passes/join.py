@@ -1,0 +1,66 @@
+"""Steps that take turns row by row, or hand on a few numbers, become one kernel: one launch.
+
+Between the steps of such a kernel there are rings of rows and vectors of at most SMALL bytes, never a whole tensor.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuse2c.plan import Decision, Launch, Plan
+
+SMALL = 512         # bytes that one step of a kernel may hand on to another at once
+
+
+def kernels(plan: Plan) -> Plan:
+    """The plan with its calls joined; without fusion each step is a kernel, also where rows take turns."""
+    if not plan.options.fuse or plan.options.input_rows or "join" in plan.options.no_fuse_rules:
+        return plan
+    return replace(plan, kernels=tuple(joined(plan, segments(plan))))
+
+
+def run(plan: Plan) -> Plan:
+    """Each call belongs to one kernel."""
+    plan, log = kernels(plan), []
+    for part in plan.kernels:
+        steps = sorted({plan.calls[c].step for c in range(part.first, part.end)})
+        if len(steps) > 1:
+            what = "rows take turns" if part.rows else f"at most {SMALL} bytes between them"
+            log.append(Decision("join", f"{plan.steps[steps[0]].function} .. {plan.steps[steps[-1]].function}", True,
+                                f"one kernel of {len(steps)} steps: {what}"))
+    return replace(plan, decisions=plan.decisions + tuple(log))
+
+
+def segments(plan: Plan) -> list[Launch]:
+    """Calls that compute whole results, and runs of calls between which a step is interrupted."""
+    found: list[Launch] = []
+    first, open_ = 0, set[int]()
+    for i, call in enumerate(plan.calls):
+        whole = (call.first, call.end) == (0, plan.steps[call.step].spec.rows) and call.step not in open_
+        if whole and i > plan.last_push:
+            if first < i:
+                found.append(Launch(first, i, True))
+            found.append(Launch(i, i + 1, False))
+            first, open_ = i + 1, set()
+        else:
+            open_.add(call.step)
+    if first < len(plan.calls):
+        found.append(Launch(first, len(plan.calls), True))
+    return found
+
+
+def joined(plan: Plan, parts: list[Launch]) -> list[Launch]:
+    """Neighbours that hand on little become one."""
+    result = parts[:1]
+    for part in parts[1:]:
+        if _little(plan, result[-1], part):
+            result[-1] = Launch(result[-1].first, part.end, result[-1].rows or part.rows)
+        else:
+            result.append(part)
+    return result
+
+
+def _little(plan: Plan, a: Launch, b: Launch) -> bool:
+    """Whether b reads what a writes, and not much of it."""
+    written = {plan.root(t) for c in plan.calls[a.first:a.end] for t in plan.steps[c.step].node.outputs}
+    read = {plan.root(t) for c in plan.calls[b.first:b.end] for t in plan.steps[c.step].node.inputs if t}
+    return bool(written & read) and all(plan.graph.type(t).bytes <= SMALL for t in written & read)
