@@ -34,7 +34,7 @@ import conformance  # noqa: E402  (found through the path above)
 Cases = dict[str, conformance.Recorded]
 OUT_OF_SCOPE = "out of scope: "
 HEAD = "<!-- Written by scripts/make_docs.py (`make docs`): do not edit. -->\n"
-COLUMNS = ("model", "kernel calls", "intermediates", "arena", "weights", "code", "stack", "instructions, M",
+COLUMNS = ("model", "kernels", "intermediates", "arena", "weights", "code", "stack", "instructions, M",
            "`--optimize ram`: arena", "instructions, M")
 # One command in an sh block, and right behind it a text block: what the command prints.
 SHOWN = re.compile(r"^```sh\n(?P<command>[^\n]+)\n```\n\n```text\n(?P<output>.*?)```$", re.M | re.S)

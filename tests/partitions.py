@@ -34,12 +34,11 @@ def layered(plan: Plan) -> Plan:
 
 
 def random_groups(plan: Plan, seed: int) -> list[range]:
-    """Groups of one step, or of several that can all be split, cut at random; also where several tensors cross."""
+    """Groups of one step or of several, cut at random; also where several tensors cross."""
     rng = random.Random(seed)
-    splits = [_rows.row_step(plan, s).splits for s in plan.steps]
     groups, first = [], 0
     for i in range(1, len(plan.steps) + 1):
-        if i == len(plan.steps) or not (splits[i - 1] and splits[i]) or rng.random() < 0.3:
+        if i == len(plan.steps) or rng.random() < 0.3:
             groups.append(range(first, i))
             first = i
     return groups

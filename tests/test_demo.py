@@ -17,7 +17,7 @@ pytest.importorskip("sklearn", reason="scikit-learn, which holds the images, is 
 ROOT = Path(__file__).parents[1]
 IMAGES = 12
 CROSS = [toolchain.ARM_GCC, qemu.QEMU]
-FIGURES = ("kernel calls", "bytes of intermediates", "instructions an inference", "flash: code, bytes",
+FIGURES = ("kernels", "bytes of intermediates", "instructions an inference", "flash: code, bytes",
            "flash: weights, bytes", "RAM: arena, bytes", "with --optimize ram", "RAM: static, bytes",
            "RAM: stack, bytes", "differ from the reference", "differ in QEMU from here")
 
@@ -70,7 +70,7 @@ def test_every_figure_is_there(run: tuple[Path, str]) -> None:
     assert "not installed" not in text and "not measured" not in text
     table = figures(text)
     assert tuple(table) == FIGURES
-    for name in ("kernel calls", "bytes of intermediates", "instructions an inference"):
+    for name in ("kernels", "bytes of intermediates", "instructions an inference"):
         float_before, float_after, before, after = map(int, table[name])
         assert after < before and float_after < float_before, name
     for name in ("differ from the reference", "differ in QEMU from here", "RAM: static, bytes"):

@@ -200,7 +200,7 @@ def rows(v: Version) -> list[tuple[str, str]]:
     """The figures of one version, by name."""
     plan, b = compiled(v.model, v.fused, TARGET).plan, v.bench
     return [
-        ("kernel calls", f"{plan.launches:,}"),
+        ("kernels", f"{plan.launches:,}"),
         ("bytes of intermediates", f"{plan.intermediate_bytes:,}"),
         ("instructions an inference", f"{b.instructions:,}" if b and b.instructions else "-"),
         ("flash: code, bytes", f"{b.flash_bytes['code']:,}" if b else "-"),

@@ -27,7 +27,7 @@ class Solution:
 
 def solve(sizes: Sequence[int], bounds: dict[tuple[int, int], tuple[int, int]], start: Sequence[int], least: int,
           align: int) -> Solution:
-    """The least of max(offset + size), which is known to be at least `least`; `start` are offsets to begin with.
+    """Multiples of `align` with the least max(offset + size), which is known to be at least `least`; `start`: a first guess.
 
     bounds: (i, j) -> open interval in which offset_j - offset_i must not lie. All in bytes. Raises ToolMissing.
     """
@@ -43,28 +43,29 @@ def solve(sizes: Sequence[int], bounds: dict[tuple[int, int], tuple[int, int]], 
     solver.setOptionValue("random_seed", 0)
     solver.setOptionValue("time_limit", SECONDS)
     solver.setOptionValue("mip_rel_gap", 0.0)
-    # Peaks differ by whole units: half of one is no gap.
+    # Peaks differ by whole bytes: half of one is no gap.
     solver.setOptionValue("mip_abs_gap", 0.5)
     units = [-(-size // align) for size in sizes]
     limit = max(o // align + n for o, n in zip(start, units, strict=True))
-    peak = solver.addVariable(-(-least // align), limit, obj=1.0, type=highspy.HighsVarType.kInteger)
+    highest = max(o + size for o, size in zip(start, sizes, strict=True))
+    peak = solver.addVariable(least, highest, obj=1.0, type=highspy.HighsVarType.kInteger)
     at = [solver.addVariable(0, limit - n, type=highspy.HighsVarType.kInteger) for n in units]
     above = {}
-    for x, n in zip(at, units, strict=True):
-        solver.addConstr(peak - x >= n)
+    for x, size in zip(at, sizes, strict=True):
+        solver.addConstr(peak - align * x >= size)
     for (i, j), (low, high) in bounds.items():
         low, high = low // align, -(-high // align)
         # No offset lies outside 0 .. limit, which says how much the constraint that does not count must give way.
         above[i, j] = solver.addBinary()
         solver.addConstr(at[j] - at[i] >= high - (1 - above[i, j]) * (high + limit))
         solver.addConstr(at[j] - at[i] <= low + above[i, j] * (limit - low))
-    first = [limit, *(o // align for o in start),
+    first = [highest, *(o // align for o in start),
              *(int(start[j] - start[i] >= bounds[i, j][1]) for i, j in above)]
     solver.setSolution(len(first), np.arange(len(first), dtype=np.int32), np.asarray(first, np.float64))
     solver.run()
     info, values = solver.getInfo(), solver.getSolution().col_value
     offsets = tuple(round(v) * align for v in values[1:1 + len(at)]) if values else tuple(start)
-    proven = int(np.ceil(info.mip_dual_bound - 1e-6)) * align if np.isfinite(info.mip_dual_bound) else least
+    proven = int(np.ceil(info.mip_dual_bound - 1e-6)) if np.isfinite(info.mip_dual_bound) else least
     return Solution(offsets, max(least, proven))
 
 

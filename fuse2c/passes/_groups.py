@@ -1,7 +1,8 @@
 """Partitions of the steps into row-interleaved groups, by dynamic programming: which peaks can be had for how many calls.
 
 The steps are cut only where at most one intermediate tensor crosses. A group of several steps takes turns row by row;
-a group of one step runs as a whole. A partition has the largest peak of its groups, and the sum of their calls.
+a group of one step runs as a whole, and so does a step that cannot be split inside a larger group. A partition has the
+largest peak of its groups, and the sum of their calls.
 """
 from __future__ import annotations
 
@@ -91,10 +92,7 @@ def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
         ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
         options = [_then(p, whole, peak, sum(plan.steps[k].launches for k in range(lo, hi))) for p in best[at[lo]]
                    if hi - lo == 1 or not (plan.options.input_rows and lo == 0)]
-        first = hi
-        while first > max(hi - LONGEST, 0) and steps[first - 1].splits:
-            first -= 1
-        starts = [place for place in places if first <= place < hi - 1]
+        starts = [place for place in places if hi - LONGEST <= place < hi - 1]
         if starts:
             together = range(starts[0], hi)
             calls = np.cumsum([steps[k].rows for k in together][::-1])[::-1].tolist()

@@ -26,7 +26,7 @@ def run(plan: Plan) -> Plan:
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in thinned(_groups.front(plan, steps))]
     if plan.options.input_rows:
-        found = [(part, p) for part, p in found if p.root(plan.steps[0].node.outputs[0]) in p.rings]
+        found = [(part, p) for part, p in found if _takes_rows(p, steps)]
         if not found:
             raise _not_pushed(plan, steps)
     groups, chosen = choose(plan, found)
@@ -34,6 +34,12 @@ def run(plan: Plan) -> Plan:
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
                     f"{len(g)} steps row by row") for g in groups if len(g) > 1]
     return replace(plan, calls=chosen.calls, rings=chosen.rings, front=points, decisions=plan.decisions + tuple(log))
+
+
+def _takes_rows(plan: Plan, steps: Sequence[RowStep]) -> bool:
+    """Whether the rows that are pushed are used up as they come, by steps that go row by row."""
+    early = {c.step for c in plan.calls[:plan.last_push]}
+    return plan.root(plan.steps[0].node.outputs[0]) in plan.rings and all(steps[i].splits for i in early)
 
 
 def _not_pushed(plan: Plan, steps: Sequence[RowStep]) -> PlanError:
