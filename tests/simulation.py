@@ -29,7 +29,7 @@ def row_of(values: np.ndarray, t: TensorType, row: int) -> np.ndarray:
 def fine(plan: Plan, step: Step) -> bool:
     """Whether the kernel computes one row of its output after the other."""
     y, spec = plan.graph.type(step.node.outputs[0]), step.spec
-    return spec.by_rows and spec.images == 1 and not spec.over_input and rows_of(y) == spec.rows > 1
+    return spec.by_rows and spec.images == 1 and not spec.over_input and not spec.scattered and rows_of(y) == spec.rows > 1
 
 
 def dependence(plan: Plan, step: Step, operand: str, values: Sample) -> np.ndarray:

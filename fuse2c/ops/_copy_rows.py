@@ -58,14 +58,19 @@ class RowPart:
 
 
 def axis_of(c: Call) -> int | None:
-    """The axis along which the output and all inputs lie in rows, if there is one."""
-    y = c.y[0]
-    if len(y.shape) < 3 or len(y.memory_axes) < 2:
+    """The axis along which the output or an input lies in rows, preferably all of them."""
+    y, xs = c.y[0], [t for t in c.x if t is not None]
+    if len(y.shape) < 3 or len(y.memory_axes) < 2 or any(len(t.shape) != len(y.shape) for t in xs):
         return None
-    axis = y.memory_axes[0]
-    same = all(len(t.shape) == len(y.shape) and (t.shape[axis] == 1 or t.memory_axes[:1] == (axis,))
-               for t in c.x if t is not None)
-    return axis if same else None
+    found = [t.memory_axes[0] for t in (y, *xs) if t.memory_axes and y.shape[t.memory_axes[0]] > 1]
+    best = max(dict.fromkeys(found), key=found.count, default=None)
+    # Axis 2 is that along which convolutions compute rows: a copy between some of them goes along with them.
+    return 2 if 2 in found else best
+
+
+def in_rows(t: TensorType, axis: int) -> bool:
+    """Whether a tensor lies in memory in rows along an axis."""
+    return t.memory_axes[:1] == (axis,)
 
 
 def spec(c: Call, ports: tuple[str, ...], sources: Sequence[Source], fill: str | None = None,
@@ -77,7 +82,8 @@ def spec(c: Call, ports: tuple[str, ...], sources: Sequence[Source], fill: str |
     parts = [_part(c, ports, s, y, axis) for s in sources]
     flags: dict[str, object] = {"parts": parts, "fill": fill, "count": y.count // rows, "row_stride": y.strides[axis]}
     reads = {s.port: found for s in sources if (found := _reads(c, s, rows, axis)) is not None}
-    return Spec(tables={**_copy.constants(c, ports), **(tables or {})}, rows=rows, reads=reads, flags=flags)
+    return Spec(tables={**_copy.constants(c, ports), **(tables or {})}, rows=rows, reads=reads, scattered=not in_rows(y, axis),
+                flags=flags)
 
 
 def _part(c: Call, ports: tuple[str, ...], s: Source, y: TensorType, axis: int) -> RowPart:
@@ -94,7 +100,7 @@ def _part(c: Call, ports: tuple[str, ...], s: Source, y: TensorType, axis: int) 
 
 def _reads(c: Call, s: Source, rows: int, axis: int) -> Reads | None:
     """Rows that the output's rows need; None for all of them, where they are not taken in order."""
-    if c.type(s.port).shape[axis] == 1 or list(s.rows) != sorted(s.rows):
+    if not in_rows(c.type(s.port), axis) or list(s.rows) != sorted(s.rows):
         return None
     height, behind = c.type(s.port).shape[axis], rows - s.end
     return ((0,) * s.first + s.rows + (height,) * behind, (-1,) * s.first + s.rows + (height - 1,) * behind)
