@@ -130,11 +130,11 @@ def _same_rows(plan: Plan, t: str, count: int) -> bool:
 
 def interleaved(steps: Sequence[RowStep], group: range) -> list[Unit]:
     """The order that computes each row of the group as late as possible: on demand of the rows of later steps."""
-    made_by = {steps[i].writes: i for i in group}
+    made_by = {t: i for i in group for t in (steps[i].writes, *steps[i].also)}
     done = dict.fromkeys(group, 0)
     order: list[Unit] = []
     for sink in group:
-        if any(r.tensor == steps[sink].writes for i in group if i > sink for r in steps[i].readers):
+        if any(made_by.get(r.tensor) == sink for i in group if i > sink for r in steps[i].readers):
             continue
         for row in range(steps[sink].rows):
             _demand(steps, sink, row, made_by, done, order)
@@ -158,7 +158,8 @@ def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, in
                 continue
             needed = steps[source].rows - 1
             # Rows that nobody reads are computed all the same: the last row of a reader asks for them.
-            if steps[source].out_rows == steps[source].rows and at < steps[step].rows - 1:
+            by_rows = steps[source].out_rows == steps[source].rows and reader.tensor == steps[source].writes
+            if by_rows and at < steps[step].rows - 1:
                 needed = min(reader.last[at], needed)
             if done[source] <= needed:
                 missing = (source, needed)

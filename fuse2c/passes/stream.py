@@ -23,6 +23,8 @@ OBJECTIVES: dict[str, Callable[[Plan, int], tuple[float, ...]]] = {
 
 def run(plan: Plan) -> Plan:
     """A schedule of row calls, and the tensors that become rings."""
+    if not plan.steps:
+        return plan         # all results are constants
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in thinned(_groups.front(plan, steps))]
     if plan.options.input_rows:
