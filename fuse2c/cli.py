@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from fuse2c import Compiled, Options, __version__, compile_model, imported, memory, report
+from fuse2c import Compiled, Options, __version__, compile_model, drawing, imported, memory, report
 from fuse2c import check as checking
 from fuse2c import target as targets
 from fuse2c.errors import Fuse2cError, InternalError, Mismatch, OutputError
@@ -62,6 +62,10 @@ def model_options(command: F) -> F:
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
+        click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
+        click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
+        click.option("--share-kernels", type=click.Choice(CHOICES["share_kernels"]), default="auto", show_default=True,
+                     help="One C function for kernels that differ in their weights only."),
         click.option("--dump-after", multiple=True, type=click.Choice(DUMPS), metavar="PASS",
                      help=f"Print the plan after a pass: {', '.join(DUMPS)}."),
         click.option("--debug", is_flag=True, help="Show a traceback when something fails."),
@@ -83,9 +87,9 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
                                  param_hint="--name")
     k.pop("debug")
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
-                      fuse=not k.pop("no_fuse"),
+                      fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "ram", "flash")})
+                                                     "share_kernels", "ram", "flash")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 
@@ -247,9 +251,18 @@ def plan(why: bool, pareto: bool, as_map: bool, map_svg: Path | None, as_json: b
 
 @cli.command()
 @model_options
-def inspect(**k: Any) -> None:
-    """Show the model's graph as imported, with shapes."""
-    show(dump(imported(**settings(k))).rstrip("\n"))
+@click.option("--fused", is_flag=True, help="The kernels as a tree, with the nodes of the model in each.")
+@click.option("--dot", type=click.Path(path_type=Path), metavar="FILE", help="Write the fused graph for Graphviz.")
+def inspect(fused: bool, dot: Path | None, **k: Any) -> None:
+    """Show the model's graph as imported, with shapes; or its kernels."""
+    if not fused and dot is None:
+        show(dump(imported(**settings(k))).rstrip("\n"))
+        return
+    found = compiled(k).plan
+    if fused:
+        show(*drawing.tree(found))
+    if dot is not None:
+        dot.write_text(drawing.dot(found), encoding="utf-8")
 
 
 @cli.command(name="list")

@@ -9,7 +9,8 @@ import numpy as np
 from fuse2c.errors import PlanError
 
 CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
-            "optimize": ("cycles", "balanced", "ram"), "place": ("heuristic", "exact")}
+            "optimize": ("cycles", "balanced", "ram"), "place": ("heuristic", "exact"),
+           "share_kernels": ("auto", "always", "never")}
 Numbers = float | Sequence[float]
 Value = np.ndarray | np.generic | Numbers
 
@@ -31,6 +32,7 @@ class Options:
     fuse: bool = True
     no_fuse_rules: tuple[str, ...] = ()
     fuse_barriers: tuple[str, ...] = ()
+    share_kernels: str = "auto"
     optimize: str = "cycles"
     place: str = "heuristic"
     input_rows: bool = False

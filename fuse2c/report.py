@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fuse2c import catalogue
+from fuse2c import catalogue, drawing
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
@@ -64,11 +64,12 @@ def new_table(title: str, *columns: str) -> Table:
 
 
 def steps(plan: Plan) -> Table:
-    """One row a kernel; its number is that in the name of its C function."""
-    table = new_table(f"{plan.graph.name}: kernels in execution order", "#", "operators:", "output:", "MAC", "kernel:")
+    """One row a step; its number is that in the name of its C function. Several steps may be one kernel."""
+    table = new_table(f"{plan.graph.name}: steps in execution order", "#", "launch", "operators:", "output:", "MAC", "kernel:")
+    owner = {i: k for k, group in enumerate(drawing.kernels(plan), 1) for i in group}
     for i, s in enumerate(plan.steps, 1):
         shapes = (plan.graph.type(t) for t in s.node.outputs if t)
-        table.add_row(str(i), " > ".join(n.op for n in s.node.parts),
+        table.add_row(str(i), str(owner[i - 1]), " > ".join(n.op for n in s.node.parts),
                       ", ".join(f"{t.dtype.value} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in shapes),
                       f"{s.work.macs:,}", s.kernel.name)
     return table

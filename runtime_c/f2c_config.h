@@ -29,11 +29,13 @@
 #define F2C_KERNEL
 #endif
 
-/** F2C_INLINE: a step of a kernel that consists of several. */
+/** F2C_INLINE: a step of a kernel that consists of several. F2C_SHARED: the same, for several of them. */
 #if defined(__GNUC__)
 #define F2C_INLINE inline __attribute__((always_inline))
+#define F2C_SHARED __attribute__((noinline))
 #else
 #define F2C_INLINE inline
+#define F2C_SHARED
 #endif
 
 /** -DF2C_COUNT counts work in <name>_macs, <name>_launches (kernels begun) and <name>_calls (of kernel functions, one

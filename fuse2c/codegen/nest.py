@@ -334,7 +334,8 @@ class Writer:
         terms = " ".join(f"c{n}[{u}] += a * w{n}[{times('k', row)}{f' + {u * column}' if u else ''}];" for u in range(size))
         return [f"{COMPUTE[kind]} c{n}[{size}] = {{ 0 }};", f"const {CTYPE[kind]} *const w{n} = &{base};",
                 "F2C_UNROLL", f"for (int32_t k = 0; k < {depth}; ++k) {{",
-                f"{STEP}const {COMPUTE[kind]} a = {left}[{times('k', step)}];", f"{STEP}{terms}", "}", f"F2C_MACS({depth * size});"]
+                f"{STEP}const {COMPUTE[kind]} a = {left}[{times('k', step)}];", f"{STEP}{terms}", "}",
+                f"F2C_MACS({depth * size});"]
 
     def vector(self, a: str, rank: int) -> tuple[str, int]:
         """(pointer to the row that is multiplied, distance of its elements)."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fuse2c.codegen import folder, render, runtime
+from fuse2c.codegen import folder, render, runtime, share
 from fuse2c.codegen.schedule import Caller, Kernel, Part, listed
 from fuse2c.codegen.state import State, states
 from fuse2c.codegen.tables import Table, table
@@ -141,8 +141,7 @@ def model_view(plan: Plan) -> ModelView:
     inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.inputs)
     outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.outputs)
     kept = states(plan, name, namer)
-    views = [view(plan, s) for s in plan.steps]
-    kernels = tuple(render.kernel(v, s.kernel.name) for v, s in zip(views, plan.steps, strict=True))
+    views, kernels = share.kernels(plan, [view(plan, s) for s in plan.steps])
     tables = {n: a for v in views for n, a in v.tables.items()}
     params = [f"const {p.ctype} *{p.name}" for p in inputs] + [f"{p.ctype} *{p.name}" for p in outputs]
     caller = plan.options.arena == "caller"

@@ -96,8 +96,8 @@ class Caller:
             text = " ".join(call.text for part in parts for call in part.calls)
             used = [(p, n) for p, n in self.pointers if re.search(rf"\b{n}\b", text)]
             steps = dict.fromkeys(self.plan.calls[c].step for c in range(k.first, k.end))
-            found.append(Kernel(parts, f"{identifier(self.plan.graph.name)}_kernel_{len(found) + 1}", listed([p for p, _ in used]),
-                                ", ".join(name for _, name in used),
+            function = f"{identifier(self.plan.graph.name)}_kernel_{len(found) + 1}"
+            found.append(Kernel(parts, function, listed([p for p, _ in used]), ", ".join(name for _, name in used),
                                 tuple(" > ".join(n.op for n in self.plan.steps[i].node.parts) for i in steps)))
         return tuple(found)
 
@@ -141,7 +141,7 @@ class Caller:
 
     def call(self, v: View) -> CallView:
         """A call that computes everything."""
-        args = []
+        args = list(v.tables_first)
         for p in v.args:
             pointer = self.pointer(p, v.function)
             if v.images > 1 and p.tensor:
@@ -150,12 +150,12 @@ class Caller:
         args += ["0", str(v.rows)] if v.by_rows else []
         results = tuple(Result(str(self.records[p.tensor]), self.pointer(p, v.function),
                                self.plan.graph.type(p.tensor).bytes) for p in v.args if p.tensor and p.written)
-        return CallView(f"{v.function}({', '.join(args)});", v.images, results)
+        return CallView(f"{v.callee}({', '.join(args)});", v.images, results)
 
     def row_call(self, step: int) -> CallView:
         """A call that computes row `at` of a step."""
         v = self.views[step]
-        args = [self.pointer(p, v.function) for p in v.args] + ["at", "at + 1"]
+        args = [*v.tables_first, *(self.pointer(p, v.function) for p in v.args), "at", "at + 1"]
         y = next(p for p in v.args if p.tensor and p.written)
         t, ring = self.plan.graph.type(y.tensor), self.plan.rings.get(self.plan.root(y.tensor))
         whole = self.call(v).results
@@ -164,8 +164,8 @@ class Caller:
             lies = f"(at % {ring})" if ring else "at"
             result = Result(f"{self.records[y.tensor]} + (size_t)(at * {row})",
                             f"(const uint8_t *){self.pointer(y, v.function)} + ({lies} * {row})", row)
-            return CallView(f"{v.function}({', '.join(args)});", 1, (result,))
-        return CallView(f"{v.function}({', '.join(args)});", 1, whole)
+            return CallView(f"{v.callee}({', '.join(args)});", 1, (result,))
+        return CallView(f"{v.callee}({', '.join(args)});", 1, whole)
 
     def pointer(self, p: Param, function: str) -> str:
         """The C expression of a parameter's buffer."""

@@ -61,6 +61,9 @@ class View:
     rows: int
     images: int
     inlined: bool                       # a step of a kernel that consists of several
+    linkage: str                        # F2C_KERNEL, F2C_INLINE, F2C_SHARED: see f2c_config.h
+    callee: str                         # the function to call, with `tables_first` before its other arguments
+    tables_first: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -72,6 +75,7 @@ class View:
 def view(plan: Plan, step: Step) -> View:
     """The view of a step."""
     g, spec = plan.graph, step.spec
+    inlined = any(plan.steps[i] is step for i in plan.inlined)
     nest = Writer(plan, step).text() if "program" in spec.flags else None
     out, tables, tail = scalar.out(g, step) if nest is None else (None, nest.tables, ())
     tables = {**spec.tables, **tables}
@@ -97,7 +101,7 @@ def view(plan: Plan, step: Step) -> View:
         tables={names[key]: a for key, a in tables.items()},
         flags=_flags(plan, step, out, names) if nest is None else {"nest": nest},
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images,
-        inlined=any(plan.steps[i] is step for i in plan.inlined))
+        inlined=inlined, linkage="F2C_INLINE" if inlined else "F2C_KERNEL", callee=step.function)
 
 
 def _row(plan: Plan, tensor: str, variable: str, stride: str) -> str:

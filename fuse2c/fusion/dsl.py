@@ -90,6 +90,12 @@ def find(g: Graph, root: Node, pat: Pat) -> Iterator[Match]:
         yield found | {pat.name: root}
 
 
+def barred(barriers: Sequence[str], producer: Node) -> str:
+    """Whether the user wants nothing to be fused behind a node."""
+    names = [name for name in producer.origin if name in barriers]
+    return f"a barrier behind {names[0]}" if names else ""
+
+
 def inner_use(g: Graph, m: Match) -> str:
     """Every result but the last is read inside the match only."""
     nodes = list(m.values())

@@ -191,6 +191,8 @@ class Life:
 
 def times_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
     """For each step, when each of its rows is computed, as far as it is in `order` at all."""
+    if not steps:
+        return []
     index = np.fromiter((step for step, _ in order), np.int64, len(order))
     by_step = np.argsort(index, kind="stable")
     return np.split(by_step, np.searchsorted(index[by_step], np.arange(1, len(steps))))

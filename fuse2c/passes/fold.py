@@ -1,12 +1,14 @@
 """Apply the folds until none applies: structure first, then quantisation, then constants, then weights."""
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fuse2c.errors import InternalError
+from fuse2c.errors import InternalError, PlanError
 from fuse2c.fusion import catalog, folds, quantise
-from fuse2c.fusion.dsl import Fold, Rewrite, find
+from fuse2c.fusion.dsl import Fold, Rewrite, barred, find
+from fuse2c.fusion.rules import rules as fusions
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.plan import Decision, Plan
 
@@ -15,33 +17,52 @@ ROUNDS = 10_000     # rewrites of one model: a rule that undoes another's work w
 
 def run(plan: Plan) -> Plan:
     """All folds; with --no-fuse only constants are computed."""
-    g, log = plan.graph, list[Decision]()
+    check_names(plan)
+    g, log, barriers = plan.graph, list[Decision](), plan.options.fuse_barriers
+
+    def chosen(rules: Sequence[Fold]) -> list[Fold]:
+        return [r for r in rules if r.name not in plan.options.no_fuse_rules]
     if plan.options.fuse:
-        g = exhaust(g, catalog.structure(), log)
-        g = exhaust(quantise.propagate_quant(g), catalog.integers(), log)
+        g = exhaust(g, chosen(catalog.structure()), log, barriers)
+        g = exhaust(quantise.propagate_quant(g), chosen(catalog.integers()), log, barriers)
     g = exhaust(g.pruned(), (folds.constants(),), log)
     if plan.options.fuse:
-        g = exhaust(g, catalog.weights(), log)
+        g = exhaust(g, chosen(catalog.weights()), log, barriers)
     return replace(plan, graph=g.pruned(), decisions=plan.decisions + tuple(log))
 
 
-def exhaust(g: Graph, rules: Sequence[Fold], log: list[Decision]) -> Graph:
+def check_names(plan: Plan) -> None:
+    """Raise PlanError for a rule or a node that does not exist."""
+    known = {r.name for r in catalog.folds()} | {r.name for r in fusions()} | {"join"}
+    nodes = {name for n in plan.graph.nodes for name in n.origin}
+    for kind, option, names, given in (("rule", "--no-fuse-rule", known, plan.options.no_fuse_rules),
+                                       ("node", "--fuse-barrier", nodes, plan.options.fuse_barriers)):
+        for name in given:
+            if name not in names:
+                close = difflib.get_close_matches(name, sorted(names), 3)
+                raise PlanError(f"{option}: there is no {kind} {name!r}",
+                                hint=f"did you mean {' or '.join(close)}?" if close else
+                                "`fuse2c list rules` has the rules" if kind == "rule" else "`fuse2c inspect` has the nodes")
+
+
+def exhaust(g: Graph, rules: Sequence[Fold], log: list[Decision], barriers: Sequence[str] = ()) -> Graph:
     """Apply the rules until none matches; refusals are logged once."""
     refused: set[str] = set()
     for _ in range(ROUNDS):
-        done = _first(g, rules, log, refused)
+        done = _first(g, rules, log, refused, barriers)
         if done is None:
             return g
         g = done
     raise InternalError(f"the folds {', '.join(r.name for r in rules)} do not come to an end")
 
 
-def _first(g: Graph, rules: Sequence[Fold], log: list[Decision], refused: set[str]) -> Graph | None:
+def _first(g: Graph, rules: Sequence[Fold], log: list[Decision], refused: set[str], barriers: Sequence[str]
+           ) -> Graph | None:
     """The graph after one sweep of the first rule that applies anywhere; None if no rule applies."""
     for rule in rules:
         changed, position = False, 0
         while position < len(g.nodes):
-            rewrite = _rewrite(g, rule, g.nodes[position], log, refused)
+            rewrite = _rewrite(g, rule, g.nodes[position], log, refused, barriers)
             if rewrite is None:
                 position += 1
                 continue
@@ -53,11 +74,12 @@ def _first(g: Graph, rules: Sequence[Fold], log: list[Decision], refused: set[st
     return None
 
 
-def _rewrite(g: Graph, rule: Fold, root: Node, log: list[Decision], refused: set[str]) -> Rewrite | None:
+def _rewrite(g: Graph, rule: Fold, root: Node, log: list[Decision], refused: set[str], barriers: Sequence[str]
+             ) -> Rewrite | None:
     """The first match at `root` that the rule accepts; refusals are logged once, constants not at all."""
     for m in find(g, root, rule.match):
         subject = f"{rule.name} at {' > '.join(n.name for n in m.values())}"
-        result = rule.rewrite(g, m)
+        result = next((why for n in list(m.values())[:-1] if (why := barred(barriers, n))), "") or rule.rewrite(g, m)
         taken = isinstance(result, Rewrite)
         if rule.name != "constant" and (taken or subject not in refused):
             refused.add(subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fuse2c.fusion.dsl import Fuse, body, operands, results
+from fuse2c.fusion.dsl import Fuse, barred, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.plan import Decision, Plan
@@ -13,10 +13,11 @@ from fuse2c.plan import Decision, Plan
 def run(plan: Plan) -> Plan:
     """Fused nodes keep the nodes they replaced as their body."""
     graph, log = plan.graph, dict[Decision, None]()
-    for rule in rules() if plan.options.fuse else ():
+    chosen = [r for r in rules() if r.name not in plan.options.no_fuse_rules]
+    for rule in chosen if plan.options.fuse else ():
         # From the end: where two branches meet, the later one takes over what follows, and the other need not wait.
         for seed in [n for n in reversed(graph.nodes) if n.op in rule.seeds]:
-            group = grown(graph, rule, seed, log) if any(n is seed for n in graph.nodes) else ()
+            group = grown(graph, rule, seed, log, plan.options.fuse_barriers) if any(n is seed for n in graph.nodes) else ()
             if len(group) > 1:
                 log[Decision("fuse", f"{rule.name} at {_names(group)}", True, rule.pays)] = None
                 graph = graph.swap(group, (fused(graph, rule, group, seed),)).sorted()
@@ -25,7 +26,7 @@ def run(plan: Plan) -> Plan:
     return replace(plan, graph=graph, views=views, decisions=plan.decisions + tuple(log))
 
 
-def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[Node, ...]:
+def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None], barriers: Sequence[str] = ()) -> tuple[Node, ...]:
     """The largest group around `seed` that is one kernel; the reasons that stopped it go to `log`.
 
     A group may be no kernel for a while, until all readers of a tensor have joined. What leads nowhere is left out,
@@ -38,7 +39,7 @@ def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[
         group, first, reason = best, None, ""
         while near := [n for n in _neighbours(g, rule, group) if id(n) not in refused]:
             node = min(near, key=lambda n: place[id(n)])
-            if why := rule.joins(g, group, node):
+            if why := _barred(g, group, node, barriers) or rule.joins(g, group, node):
                 refused.add(id(node))
                 log[Decision("fuse", f"{rule.name} at {_names(group)} > {node.name}", False, why)] = None
                 continue
@@ -51,6 +52,15 @@ def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[
             return best
         refused.add(id(first))
         log[Decision("fuse", f"{rule.name} at {_names(group)}", False, reason)] = None
+
+
+def _barred(g: Graph, group: Sequence[Node], node: Node, barriers: Sequence[str]) -> str:
+    """Whether an edge between a node and the group passes a barrier."""
+    if not barriers:
+        return ""
+    edges = [n for n in group if any(t in node.inputs for t in n.outputs)]
+    edges += [node] * any(t in n.inputs for n in group for t in node.outputs)
+    return next((why for n in edges if (why := barred(barriers, n))), "")
 
 
 def _neighbours(g: Graph, rule: Fuse, group: Sequence[Node]) -> list[Node]:

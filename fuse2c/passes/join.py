@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fuse2c.fusion.dsl import barred
 from fuse2c.plan import Decision, Launch, Plan
 
 SMALL = 512         # bytes that one step of a kernel may hand on to another at once
@@ -15,7 +16,16 @@ def kernels(plan: Plan) -> Plan:
     """The plan with its calls joined; without fusion each step is a kernel, also where rows take turns."""
     if not plan.options.fuse or plan.options.input_rows or "join" in plan.options.no_fuse_rules:
         return plan
-    return replace(plan, kernels=tuple(joined(plan, segments(plan))))
+    found = joined(plan, segments(plan))
+    if any(_barred_inside(plan, part) for part in found if part.rows):
+        return plan
+    return replace(plan, kernels=tuple(found))
+
+
+def _barred_inside(plan: Plan, part: Launch) -> bool:
+    """Whether rows pass a barrier while they take turns."""
+    steps = sorted({c.step for c in plan.calls[part.first:part.end]})
+    return any(barred(plan.options.fuse_barriers, plan.steps[i].node) for i in steps[:-1])
 
 
 def run(plan: Plan) -> Plan:
@@ -63,4 +73,7 @@ def _little(plan: Plan, a: Launch, b: Launch) -> bool:
     """Whether b reads what a writes, and not much of it."""
     written = {plan.root(t) for c in plan.calls[a.first:a.end] for t in plan.steps[c.step].node.outputs}
     read = {plan.root(t) for c in plan.calls[b.first:b.end] for t in plan.steps[c.step].node.inputs if t}
+    steps = {c.step for c in plan.calls[a.first:a.end]}
+    if any(barred(plan.options.fuse_barriers, plan.steps[i].node) for i in steps):
+        return False
     return bool(written & read) and all(plan.graph.type(t).bytes <= SMALL for t in written & read)
