@@ -16,7 +16,7 @@ from graphs import IR_VERSION, Builder, Sample, compile, run_c, run_ort
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from fuse2c.check import random_samples
+from fuse2c.check import random_samples, sanitized
 from fuse2c.errors import ModelError, ShapeError
 
 F32, I64 = np.float32, np.int64
@@ -326,6 +326,15 @@ ENDS: dict[str, Callable[[], ModelProto]] = {
     ("scalars", SCALARS), ("no elements", EMPTY), ("inputs and outputs", ENDS)) for name, build in models.items()])
 def test_small(build: Callable[[], ModelProto], tmp_path: Path) -> None:
     assert_as_onnxruntime(build(), tmp_path)
+
+
+@pytest.mark.parametrize("build", [EMPTY["joined with none"], ENDS["initialiser only"]], ids=["no elements", "no inputs"])
+def test_sanitizers_come_to_an_end(build: Callable[[], ModelProto], tmp_path: Path) -> None:
+    """A program that reads until its input ends would read nothing for ever."""
+    compiled = compile(build(), tmp_path)
+    rows = random_samples(compiled.plan, 2)
+    for got, want in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
+        assert_same(got, want.values())
 
 
 # --- names --------------------------------------------------------------------------------------------------------
