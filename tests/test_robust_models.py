@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from graphs import IR_VERSION, Builder, Sample, compile, run_c, run_ort
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from fuse2c.check import random_samples
+from fuse2c.cli import cli
 from fuse2c.errors import ModelError, ShapeError
 
 F32, I64 = np.float32, np.int64
@@ -326,6 +328,14 @@ ENDS: dict[str, Callable[[], ModelProto]] = {
     ("scalars", SCALARS), ("no elements", EMPTY), ("inputs and outputs", ENDS)) for name, build in models.items()])
 def test_small(build: Callable[[], ModelProto], tmp_path: Path) -> None:
     assert_as_onnxruntime(build(), tmp_path)
+
+
+@pytest.mark.parametrize("build", [EMPTY["joined with none"], ENDS["initialiser only"]], ids=["no elements", "no inputs"])
+def test_sanitizers_come_to_an_end(build: Callable[[], ModelProto], tmp_path: Path) -> None:
+    """A program that reads until its input ends would read nothing for ever."""
+    (tmp_path / "m.onnx").write_bytes(build().SerializeToString())
+    done = CliRunner().invoke(cli, ["check", str(tmp_path / "m.onnx"), "--samples", "2", "--sanitize"])
+    assert done.exit_code == 0 and "sanitizers: clean" in done.output, done.output
 
 
 # --- names --------------------------------------------------------------------------------------------------------

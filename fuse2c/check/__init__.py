@@ -20,7 +20,7 @@ from fuse2c.plan import Plan
 CLOSING = ("Softmax", "DequantizeLinear")
 END_TO_END = 4e-6       # of the largest output, for each step that a float error passes through
 
-__all__ = ["CheckResult", "HostModel", "check", "difference", "load_samples", "random_samples", "sanitized"]
+__all__ = ["CheckResult", "HostModel", "check", "difference", "largest", "load_samples", "random_samples", "sanitized"]
 
 
 @dataclass

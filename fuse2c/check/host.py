@@ -146,7 +146,7 @@ def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]]) -> list[dict[str
                        "-o", str(program)], "the sanitizer build failed")
         feed = b"".join(pack(np.asarray(s[t], g.type(t).dtype.numpy), g.type(t)).tobytes() for s in samples
                         for t in plan.inputs)
-        done = subprocess.run([str(program)], input=feed, capture_output=True, check=False)
+        done = subprocess.run([str(program), str(len(samples))], input=feed, capture_output=True, check=False)
     if done.returncode != 0:
         raise BuildError("the sanitizer found a fault", stderr=done.stderr.decode(errors="replace"))
     outputs, at = [], 0
