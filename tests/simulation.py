@@ -21,22 +21,24 @@ def rows_of(t: TensorType) -> int:
     return t.shape[t.memory_axes[0]] if t.memory_axes else 1
 
 
-def row_of(values: np.ndarray, t: TensorType, row: int) -> np.ndarray:
-    """A view of one row."""
-    return np.take(values, [row], axis=t.memory_axes[0]) if t.memory_axes else values
+def axis_of(plan: Plan, step: Step) -> int:
+    """The axis of the output along which the kernel computes rows."""
+    y = plan.graph.type(step.node.outputs[0])
+    return step.spec.along if step.spec.along is not None else y.memory_axes[0] if y.memory_axes else 0
 
 
 def fine(plan: Plan, step: Step) -> bool:
     """Whether the kernel computes one row of its output after the other."""
     y, spec = plan.graph.type(step.node.outputs[0]), step.spec
-    return spec.by_rows and spec.images == 1 and not spec.over_input and not spec.scattered and rows_of(y) == spec.rows > 1
+    return (spec.by_rows and spec.images == 1 and not spec.over_input and bool(y.shape)
+            and y.shape[axis_of(plan, step)] == spec.rows > 1)
 
 
 def dependence(plan: Plan, step: Step, operand: str, values: Sample) -> np.ndarray:
     """[rows of y, rows of the operand]: whether changing one changes the other."""
-    t, y = plan.graph.type(operand), plan.graph.type(step.node.outputs[0])
-    found = np.zeros((rows_of(y), rows_of(t)), np.bool_)
-    want = values[step.node.outputs[0]]
+    t, want, axis = plan.graph.type(operand), values[step.node.outputs[0]], axis_of(plan, step)
+    rows = want.shape[axis] if want.shape else 1
+    found = np.zeros((rows, rows_of(t)), np.bool_)
     rng = np.random.default_rng(0)
     for row in range(rows_of(t)):
         for change in ("high", "low", "random"):
@@ -53,8 +55,9 @@ def dependence(plan: Plan, step: Step, operand: str, values: Sample) -> np.ndarr
                 if change == "random":
                     part[...] = rng.integers(low, high, part.shape, endpoint=True)
             got = run_step(plan, step, {**values, operand: other})[step.node.outputs[0]]
-            for i in range(rows_of(y)):
-                found[i, row] |= not np.array_equal(row_of(got, y, i), row_of(want, y, i))
+            for i in range(rows):
+                same = np.array_equal(np.take(got, i, axis), np.take(want, i, axis)) if want.shape else got == want
+                found[i, row] |= not same
     return found
 
 
@@ -143,8 +146,11 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
         arena.write(scratch, scratch, whole)
     if plan.root(y) in arena.places and not (step.spec.over_input and unit != step.spec.rows - 1):
         size = plan.graph.type(y).bytes
-        part = size // rows_of(plan.graph.type(y)) if fine(plan, step) else size
-        first = (unit or 0) * part if fine(plan, step) else 0
+        apart = fine(plan, step) and step.spec.along is None
+        part = size // rows_of(plan.graph.type(y)) if apart else size
+        first = (unit or 0) * part if apart else 0
+        if step.spec.along is not None and unit:        # the rows are scattered: all of it is there from the first on
+            assert arena.intact(y, plan.root(y), (0, size)), f"{step.function}: the result was overwritten"
         arena.write(y, plan.root(y), (first, first + part))
     for more in step.node.outputs[1:]:
         if plan.root(more) in arena.places:

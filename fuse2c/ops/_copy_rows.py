@@ -82,7 +82,7 @@ def spec(c: Call, ports: tuple[str, ...], sources: Sequence[Source], fill: str |
     parts = [_part(c, ports, s, y, axis) for s in sources]
     flags: dict[str, object] = {"parts": parts, "fill": fill, "count": y.count // rows, "row_stride": y.strides[axis]}
     reads = {s.port: found for s in sources if (found := _reads(c, s, rows, axis)) is not None}
-    return Spec(tables={**_copy.constants(c, ports), **(tables or {})}, rows=rows, reads=reads, scattered=not in_rows(y, axis),
+    return Spec(tables={**_copy.constants(c, ports), **(tables or {})}, rows=rows, reads=reads, along=None if in_rows(y, axis) else axis,
                 flags=flags)
 
 

@@ -118,6 +118,12 @@ def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> i
     return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))
 
 
+def scattered(c: Call) -> int | None:
+    """Axis 2, along which windows go, where the output's rows along it are no parts that follow each other in memory."""
+    y = c.y[0]
+    return 2 if y.shape[2] != 1 and y.memory_axes[:1] != (2,) else None
+
+
 def row_window(c: Call) -> RowWindow:
     """How output rows depend on input rows."""
     w = c.attrs.window

@@ -196,7 +196,7 @@ class Spec:
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
-    scattered: bool = False                 # the rows that it computes are no rows of the output in memory
+    along: int | None = None                # axis of those rows, where it is not the outermost of the output in memory
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
     reads: Mapping[int, Reads] = field(default_factory=dict)        # of a kernel without window: rows, by port

@@ -135,7 +135,7 @@ def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str
         finish = _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), c.constant(2)))
     return Spec(constants=names, tables=tables, finish=finish,
                 scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags,
-                window=_window.row_window(c))
+                window=_window.row_window(c), along=_window.scattered(c))
 
 
 def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable[[Call], Spec]:

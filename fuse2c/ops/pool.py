@@ -197,7 +197,7 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), _window.constants(c, c.attrs.window)
     store = Store("acc", "", _tile.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=_window.row_window(c),
+                window=_window.row_window(c), along=_window.scattered(c),
                 flags={"least": least_value(x.dtype), "less": less(x.dtype), "store": store})
 
 
@@ -222,7 +222,7 @@ def average_spec(c: Call, integer: bool) -> Spec:
     flags, finish, acc = average_terms(c, integer)
     flags |= {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
-                window=_window.row_window(c))
+                window=_window.row_window(c), along=_window.scattered(c))
 
 
 def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:

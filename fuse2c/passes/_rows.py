@@ -74,7 +74,7 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     first, elementwise = step.node.parts[0], "loads" in spec.flags or bool(spec.reads)
     # An elementwise kernel goes along the outermost axis in memory, the others along H, wherever it lies.
     rows_of = height if elementwise else vertical
-    out_rows = spec.rows if splits and not spec.over_input and not spec.scattered and rows_of(g.type(y)) == spec.rows else 1
+    out_rows = spec.rows if splits and not spec.over_input and spec.along is None and rows_of(g.type(y)) == spec.rows else 1
     readers = []
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
         count, same = rows_of(g.type(t)), False
