@@ -155,9 +155,7 @@ def rows_spec(c: Call) -> Spec:
 
 
 def rows_when(c: Call) -> str:
-    """Copies that keep the axes, of tensors whose outermost axis in memory is the same."""
-    if not isinstance(c.attrs, Slices | Pads | Axis | IndexMap):
-        return "the axes change"
+    """Tensors whose outermost axis in memory is the same."""
     return "" if _copy_rows.axis_of(c) is not None else "not all tensors lie in rows along the same axis"
 
 
@@ -250,12 +248,13 @@ def _mapped(c: Call) -> Part:
     return Part(n, n.index[0], f"{{x}}[{' + '.join([base, *terms])}]")
 
 
-def operator(name: str, layout: str) -> Op:
+def operator(name: str, layout: str, *first: Kernel) -> Op:
     """One of the operators of this file."""
     return Op(name=name, ports=PORTS, infer=infer, reference=reference, integer=integer, layout=layout, moves=True,
-              half=True, kernels=(Kernel("copy_rows", rows_spec, when=rows_when), Kernel("copy", spec)))
+              half=True, kernels=(*first, Kernel("copy", spec)))
 
 
-OPS = (operator("Reshape", "view"), operator("Transpose", "view"), operator("Slice", "strided"),
-       operator("Concat", "strided"), operator("Pad", "strided"), operator("Expand", "strided"),
-       operator("Take", "strided"))
+IN_ROWS = Kernel("copy_rows", rows_spec, when=rows_when)
+OPS = (operator("Reshape", "view"), operator("Transpose", "view"), operator("Slice", "strided", IN_ROWS),
+       operator("Concat", "strided", IN_ROWS), operator("Pad", "strided", IN_ROWS), operator("Expand", "strided"),
+       operator("Take", "strided", IN_ROWS))
