@@ -192,7 +192,12 @@ class Plan:
         """Estimated by the target's prices: good for comparing schedules of the same kernels, no more."""
         price = self.target.processor
         return (price.mac * self.macs + price.alu * sum(s.work.alu for s in self.steps)
-                + price.launch * self.call_count + price.turn * sum(c.end - c.first for c in self.calls))
+                + price.launch * self.call_count + price.turn * self.turns)
+
+    @property
+    def turns(self) -> int:
+        """Rows that are computed in turn with those of other steps, inside a kernel."""
+        return sum(c.end - c.first for k in self.kernels if k.rows for c in self.calls[k.first:k.end])
 
     @property
     def macs(self) -> int:

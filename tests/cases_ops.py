@@ -216,6 +216,13 @@ def softmax_stored(b: Builder) -> None:
     b.output(b.quantise(b.op("Softmax", x, axis=-1), 0.005, U8(2)))
 
 
+def dense_of_rows(b: Builder) -> None:
+    """A vector that is the rows of a tensor, channels last."""
+    x = b.op("Conv", b.op("Transpose", b.input((1, 4, 13, 2)), perm=[0, 3, 1, 2]), b.floats(3, 2, 2, 2))
+    flat = b.op("Reshape", b.op("Transpose", x, perm=[0, 2, 3, 1]), b.ints(1, -1))
+    b.output(b.op("Gemm", flat, b.floats(5, 3 * 12 * 3), b.floats(5), transB=1))
+
+
 def reductions(b: Builder) -> None:
     """All reductions over the last, a middle, several and all axes; channels-last too."""
     x = b.input((2, 3, 4, 5))
@@ -293,11 +300,12 @@ def batch_norm(b: Builder) -> None:
 CASES: dict[str, tuple[Build, int]] = {f.__name__: (f, 17) for f in (
     concat, concat_scales, concat_constant, pad_stored, split_parts, squeeze_inputs, views, turned_batch,
     conv_plus_matmul, transposed_sum, twice, twice_stored, chain, diamond, clips, softmax_rows,
-    softmax_stored, reductions, quantise_axes, qlinear_conv, qlinear_matmul, qlinear_binary, qgemm, batch_norm)}
+    softmax_stored, dense_of_rows, reductions, quantise_axes, qlinear_conv, qlinear_matmul, qlinear_binary, qgemm, batch_norm)}
 CASES |= {f.__name__: (f, opset) for f, opset in (
     (pad_attributes, 10), (squeeze_attributes, 11), (clip_attributes, 10), (softmax_flattened, 11))}
 CASES |= {name: (build, 17) for name, build in {
     "slice": move("Slice", (5, 7, 4), [1, -3], [4, 2**62], [0, 1], [2, 1]),
+    "slice-plane": move("Slice", (5, 7), [1, -3], [4, 2**62], [0, 1], [2, 1]),
     "slice-backwards": move("Slice", (5, 7, 4), [-1, 5, 3], [-2**62, 0, 0], [0, 1, 2], [-1, -2, -3]),
     "slice-conv": behind_conv("Slice", (1, 5, 6, 4), [3, 5], [0, 1], [1, 2], [-2, -1]),
     "slice-stored": move("Slice", (1, 3, 5, 4), [1], [3], [-2], stored=True),

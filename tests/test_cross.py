@@ -105,6 +105,7 @@ def test_no_warnings_with_clang_for_arm(core: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [{"arena": "caller"}, {"io": "int8"}, {"optimize": "ram"}, {"requant": "float"},
+                                    {"input_rows": True}, {"place": "exact"},
                                     {"fuse": False}], ids=str)
 def test_no_warnings_with_any_option(option: dict[str, object], tmp_path: Path) -> None:
     tool = tools(toolchain.ARM_GCC, "cortex-m4")

@@ -155,9 +155,7 @@ def rows_spec(c: Call) -> Spec:
 
 
 def rows_when(c: Call) -> str:
-    """Copies that keep the axes, of tensors whose outermost axis in memory is the same."""
-    if not isinstance(c.attrs, Slices | Pads | Axis | IndexMap):
-        return "the axes change"
+    """Tensors whose outermost axis in memory is the same, or of which the others are read or written with steps."""
     axis = _copy_rows.axis_of(c)
     if isinstance(c.attrs, Pads) and axis is not None and not _copy_rows.in_rows(c.y[0], axis):
         return "a padded row is filled as one piece of memory"
@@ -265,13 +263,13 @@ def nest_form(c: Call) -> Remap | Join | Regroup | str:
     return Remap(a.maps) if isinstance(a, IndexMap) else f"{c.node.op} inside a loop nest"
 
 
-def operator(name: str, layout: str) -> Op:
+def operator(name: str, layout: str, *first: Kernel) -> Op:
     """One of the operators of this file."""
     return Op(name=name, ports=PORTS, infer=infer, reference=reference, integer=integer, layout=layout, moves=True,
-              nest=nest_form, half=True,
-              kernels=(Kernel("copy_rows", rows_spec, when=rows_when), Kernel("copy", spec)))
+              nest=nest_form, half=True, kernels=(*first, Kernel("copy", spec)))
 
 
-OPS = (operator("Reshape", "view"), operator("Transpose", "view"), operator("Slice", "strided"),
-       operator("Concat", "strided"), operator("Pad", "strided"), operator("Expand", "strided"),
-       operator("Take", "strided"))
+IN_ROWS = Kernel("copy_rows", rows_spec, when=rows_when)
+OPS = (operator("Reshape", "view"), operator("Transpose", "view"), operator("Slice", "strided", IN_ROWS),
+       operator("Concat", "strided", IN_ROWS), operator("Pad", "strided", IN_ROWS), operator("Expand", "strided"),
+       operator("Take", "strided", IN_ROWS))

@@ -227,7 +227,7 @@ def spec(c: Call) -> Spec:
     x, y, a = c.type(0), c.y[0], c.attrs
     along = _copy_rows.axis_of(c)       # what rows follow one another along
     rows = 1 if along is None or x.shape[along] == 1 else y.shape[along]
-    if rows == 1:
+    if along is None or rows == 1:
         along = None
     inner = replace(y, shape=tuple(1 if i == along else n for i, n in enumerate(y.shape)))
     straight = Access(tuple(0 if i in (a.axis, along) else s for i, s in enumerate(x.strides)))
@@ -242,9 +242,10 @@ def spec(c: Call) -> Spec:
     tap = f"{{at}}[({line} * TAPS) + i]"
     each = np.asarray(a.at).reshape(-1, a.taps) if down else np.arange(rows)[:, None]
     ordered = (np.diff(each.min(axis=1)) >= 0).all() and (np.diff(each.max(axis=1)) >= 0).all()
-    reads = {0: (tuple(each.min(axis=1).tolist()), tuple(each.max(axis=1).tolist()))} if rows > 1 and ordered else {}
+    reads = {0: (tuple(each.min(axis=1).tolist()), tuple(each.max(axis=1).tolist()))} if rows > 1 and ordered and _copy_rows.in_rows(x, along) else {}
     strides = {} if along is None else {"X_SH": x.strides[along], "Y_SH": y.strides[along]}
     return Spec({"TAPS": a.taps} | (strides or {"X_SH": 0, "Y_SH": 0}), tables, rows=rows, reads=reads,
+                along=None if along is None or _copy_rows.in_rows(y, along) else along,
                 flags={"nest": nest, "iy": tap if down else "oy", "from": base if down else f"{base} + {tap}",
                        "line": line, "start": start, "store": Store("acc", "", nest.index[0])})
 

@@ -17,7 +17,7 @@ from fuse2c.passes import _rows
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Plan
 
-LONGEST = 64        # steps of one group: the time to plan then grows with their number, not with its square
+LONGEST = 64        # steps of a group, if there are cuts: the time to plan grows with their number, not with its square
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
         ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
         options = [_then(p, whole, peak, sum(plan.steps[k].launches for k in range(lo, hi))) for p in best[at[lo]]
                    if hi - lo == 1 or not (plan.options.input_rows and lo == 0)]
-        starts = [place for place in places if hi - LONGEST <= place < hi - 1]
+        starts = [place for place in places if min(lo, hi - LONGEST) <= place < hi - 1]
         if starts:
             together = range(starts[0], hi)
             calls = np.cumsum([steps[k].rows for k in together][::-1])[::-1].tolist()

@@ -105,6 +105,7 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
     log, owned = list[Decision](), _caller_owned(plan)
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     times = _rows.times_of(steps, units(plan))
+    writers = {s.writes: i for i, s in reversed(list(enumerate(steps)))}
     readers: dict[str, list[tuple[int, Reader]]] = {}
     for i, s in enumerate(steps):
         for r in s.readers:
@@ -114,14 +115,26 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
         for t in _reusable(plan, step):
             root = plan.root(t)
             others = [(at, r) for at, r in readers.get(root, []) if at != i]
-            if y in owned or root in owned or plan.rings.get(root) != plan.rings.get(y) \
+            if y in owned or root in owned or (root in plan.rings) != (y in plan.rings) \
                     or _read_afterwards(steps[i], times, i, others):
                 continue
+            if root in plan.rings:
+                users = readers[root] + readers.get(y, [])
+                rows = _shared_ring(times[writers[root]], [r.last_reads(times[at], steps[i].rows) for at, r in users])
+                if rows > plan.rings[root] + plan.rings[y]:
+                    continue
+                plan = replace(plan, rings={**{k: n for k, n in plan.rings.items() if k != y}, root: rows})
             plan = replace(plan, views={**plan.views, y: t})
             readers.setdefault(root, []).extend(readers.get(y, []))
             log.append(Decision("place", step.function, True, f"in place: the result takes the bytes of {t}"))
             break
     return plan, log
+
+
+def _shared_ring(written: np.ndarray, reads: Sequence[np.ndarray]) -> int:
+    """Rows of a ring that an operand and a result share: from when the operand's row is there until the result's is read."""
+    dies = np.maximum(np.max(reads, axis=0), written)
+    return _rows.ring_rows(Life("", 1, written, dies))
 
 
 def _read_afterwards(own: RowStep, times: Sequence[np.ndarray], index: int, others: Sequence[tuple[int, Reader]]) -> bool:

@@ -31,11 +31,11 @@ def run(plan: Plan) -> Plan:
         found = [(part, p) for part, p in found if _takes_rows(p, steps)]
         if not found:
             raise _not_pushed(plan, steps)
-    groups, chosen = choose(plan, found)
+    groups = choose(plan, found)
     points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in unbeaten([p for _, p in found]))
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
                     f"{len(g)} steps row by row") for g in groups if len(g) > 1]
-    return replace(plan, calls=chosen.calls, rings=chosen.rings, front=points, decisions=plan.decisions + tuple(log))
+    return replace(scheduled(plan, steps, groups), front=points, decisions=plan.decisions + tuple(log))
 
 
 def _takes_rows(plan: Plan, steps: Sequence[RowStep]) -> bool:
@@ -55,8 +55,8 @@ def _not_pushed(plan: Plan, steps: Sequence[RowStep]) -> PlanError:
                         "its operand at once", plan.graph.inputs[0])
 
 
-def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> tuple[list[range], Plan]:
-    """The best of the plans that fit, or of those that need the least if none does."""
+def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[range]:
+    """The groups of the best of the plans that fit, or of those that need the least if none does."""
     limit = plan.target.holding("arena")[1].bytes
     fits = [(part, p) for part, p in found if p.ram_bytes <= limit]
     if not fits and plan.options.place == "exact":      # an exact placement may get there
@@ -65,8 +65,8 @@ def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> tuple
         least = min(p.ram_bytes for _, p in found)
         fits = [(part, p) for part, p in found if p.ram_bytes == least]
     fastest = min(p.instructions for _, p in fits)
-    part, best = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest))
-    return part.groups, best
+    best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest))
+    return best.groups
 
 
 def thinned(partitions: Sequence[_groups.Partition]) -> list[_groups.Partition]:

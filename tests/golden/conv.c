@@ -8,14 +8,23 @@ static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
     return (int8_t)v0;
 }
 
-static F2C_KERNEL void digits_int8_02_conv(const int8_t *x, int8_t *y, int8_t *restrict scratch, int32_t row, int32_t row_end)
+static F2C_KERNEL void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int8_t *restrict scratch, int32_t row, int32_t row_end)
 {
+    F2C_CALL(row == 0);
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 64 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUPS = 1, GROUP_C = 1 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUPS = 1, GROUP_C = 1, GROUP_OUT = 16 };
     enum { DEPTH = 9, FILL = -128, TILE = 2 };
     for (int32_t oy = row; oy < row_end; ++oy) {
-        int8_t *const y_row = &y[oy * Y_SH];
+        F2C_MACS(OUT_W * GROUPS * GROUP_OUT * DEPTH);
+        const int8_t *x_rows[K_H] = {0};
+        for (int32_t ky = 0; ky < K_H; ++ky) {
+            const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
+            if ((iy >= 0) && (iy < IN_H)) {
+                x_rows[ky] = &x[iy * X_SH];
+            }
+        }
+        int8_t *const y_row = &y[(oy % 3) * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ox += TILE) {
             const int32_t count = ((OUT_W - ox) < TILE) ? (OUT_W - ox) : TILE;
             const int8_t *w = digits_int8_02_conv_w;
@@ -25,14 +34,12 @@ static F2C_KERNEL void digits_int8_02_conv(const int8_t *x, int8_t *y, int8_t *r
                 for (int32_t n = 0; n < count; ++n) {
                     const int32_t left = ((ox + n) * STRIDE_W) - PAD_LEFT;
                     for (int32_t ky = 0; ky < K_H; ++ky) {
-                        const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
-                        const int32_t inside_y = (iy >= 0) && (iy < IN_H);
-                        const int8_t *const x_row = inside_y ? &x[iy * X_SH + (group * GROUP_C * X_SC)] : x;
+                        const int8_t *const x_row = x_rows[ky];
                         for (int32_t kx = 0; kx < K_W; ++kx) {
                             const int32_t ix = left + (kx * DIL_W);
-                            if (inside_y && (ix >= 0) && (ix < IN_W)) {
+                            if ((x_row != 0) && (ix >= 0) && (ix < IN_W)) {
                                 for (int32_t c = 0; c < GROUP_C; ++c) {
-                                    patch[c] = x_row[(ix * X_SW) + (c * X_SC)];
+                                    patch[c] = x_row[(ix * X_SW) + (((group * GROUP_C) + c) * X_SC)];
                                 }
                             } else {
                                 for (int32_t c = 0; c < GROUP_C; ++c) {

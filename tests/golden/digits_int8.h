@@ -1,6 +1,6 @@
 /** @file digits_int8.h
  *  digits_int8, compiled by fuse2c for: Arm Cortex-M4 with FPU.
- *  198976 multiply-accumulates and 8 kernel calls an inference; 12208 bytes of constants.
+ *  197504 multiply-accumulates and 8 kernels an inference; 12208 bytes of constants.
  */
 #ifndef DIGITS_INT8_H
 #define DIGITS_INT8_H
@@ -24,7 +24,7 @@
 #define DIGITS_INT8_PROBABILITIES_ZERO (-128)
 
 /** Bytes of working memory: a buffer of the caller's, aligned to 8 bytes. */
-#define DIGITS_INT8_ARENA_BYTES 2560
+#define DIGITS_INT8_ARENA_BYTES 1536
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +32,11 @@ extern "C" {
 
 /** One inference. Returns 0. Re-entrant: all state is in the arena, which may be reused between calls. */
 int digits_int8_run(const int8_t *image, int8_t *probabilities, void *arena);
+
+#ifdef F2C_COUNT
+/** Work of all runs so far: multiply-accumulates, kernels begun, calls of kernel functions. */
+extern uint64_t digits_int8_macs, digits_int8_launches, digits_int8_calls;
+#endif
 
 #ifdef __cplusplus
 }
