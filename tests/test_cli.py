@@ -90,7 +90,7 @@ def test_every_compiling_command_takes_every_option_of_build() -> None:
 def test_every_option_of_a_compilation_is_on_the_command_line() -> None:
     names = {p.name for p in cli.cli.commands["build"].params}
     fields = set(fuse2c.Options.__dataclass_fields__)
-    assert fields - names <= {"dims", "fuse"} and {"dim", "no_fuse"} <= names
+    assert fields - names <= {"dims", "fuse", "no_fuse_rules", "fuse_barriers"} and {"dim", "no_fuse"} <= names
 
 
 @pytest.mark.parametrize("args, words", [
@@ -331,15 +331,15 @@ def test_a_target_file_of_ones_own(run: Run, tmp_path: Path) -> None:
 def test_names_are_no_markup_and_no_escape_sequences(run: Run, tmp_path: Path) -> None:
     node = broken.node("Relu", "x", name="[red]:smile: \x1b[2J\nhint : x")
     path = saved(tmp_path, broken.model([node]), "[b]é.onnx")
-    text = run("plan", path, "--why") + run("inspect", path)
-    assert "[b]é: kernels" in text and "[red]:smile: \\x1b[2J" in text and "\x1b" not in text
+    text = run("plan", path, "--why") + run("inspect", path) + run("inspect", path, "--fused")
+    assert "[b]é: steps" in text and "[red]:smile: \\x1b[2J" in text and "\x1b" not in text
 
 
 def test_a_terminal_without_unicode(tmp_path: Path) -> None:
     path = saved(tmp_path, broken.model([broken.node("Relu", "x")]), "é.onnx")
-    for name, status, shown in (("é", 0, "é: kernels"), ("日", 1, "\\u65e5.onnx")):
-        done = process("plan", path.with_name(f"{name}.onnx"), env={"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"},
-                       encoding="latin-1")
+    for name, status, shown in (("é", 0, "é: steps"), ("日", 1, "\\u65e5.onnx")):
+        env = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+        done = process("plan", path.with_name(f"{name}.onnx"), env=env, encoding="latin-1")
         out, err = done.communicate()
         assert done.returncode == status and "Traceback" not in err and shown in out + err
 

@@ -116,7 +116,7 @@ def test_epilogue(build: Callable[[Builder], None], want: list[str], tmp_path: P
     build(b)
     compiled = compile(b, tmp_path)
     assert chains(compiled) == want
-    assert compiled.plan.launches == len(want) < compile(b, tmp_path, fuse=False).plan.launches
+    assert compiled.plan.launches <= len(want) < compile(b, tmp_path, fuse=False).plan.launches
     assert reasons(compiled, "fuse", "epilogue", taken=True)
     assert_same_meaning(compiled, steps=1)
 

@@ -20,7 +20,7 @@ FLOORS = [
     {"passes"},
     {"pipeline", "codegen", "measure"},
     {"check"},
-    {"bench", "catalogue", "memory"},
+    {"bench", "catalogue", "drawing", "memory"},
     {"report"},
     {"__init__", "cli", "__main__"},
 ]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +120,8 @@ def files(plan: Plan) -> dict[str, str]:
 def host_files(plan: Plan) -> dict[str, str]:
     """Further files for checks on the host: a run that records what each step wrote, and a program to sanitize."""
     m = model_view(plan)
-    return {f"{m.name}_trace.c": render.page("host/trace.c.j2", m=m, trace=True),
+    stepwise = replace(m, launched=(Kernel(m.parts),))
+    return {f"{m.name}_trace.c": render.page("host/trace.c.j2", m=stepwise, trace=True),
             f"{m.name}_host.c": render.page("host/main.c.j2", m=m)}
 
 

@@ -70,6 +70,16 @@ class Kernel:
     args: str = ""
     steps: tuple[str, ...] = ()         # what it consists of, for the comment
 
+    @property
+    def call(self) -> tuple[str, ...]:
+        """The call of the function."""
+        return (f"{self.function}({self.args});",) if self.function else ()
+
+    @property
+    def here(self) -> tuple[Part, ...]:
+        """What the run function does itself."""
+        return () if self.function else self.parts
+
 
 class Caller:
     """Prints calls of the kernels of one plan."""

@@ -1,6 +1,6 @@
 /** @file digits_int8.h
  *  digits_int8, compiled by fuse2c for: Arm Cortex-M4 with FPU.
- *  197504 multiply-accumulates and 8 kernels an inference; 12208 bytes of constants.
+ *  197504 multiply-accumulates and 1 kernels an inference; 12208 bytes of constants.
  */
 #ifndef DIGITS_INT8_H
 #define DIGITS_INT8_H

@@ -8,9 +8,8 @@ static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
     return (int8_t)v0;
 }
 
-static F2C_KERNEL void digits_int8_04_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
 {
-    F2C_CALL(row == 0);
     enum { OUT_W = 8 };
     enum { STRIDE_H = 1, STRIDE_W = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32 };
