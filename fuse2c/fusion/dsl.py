@@ -73,8 +73,6 @@ class Fuse:
     into: str = ""
     upwards: bool = False           # the group also grows to producers, and to other readers of its operands
     pays: str = ""                  # one line for the report: why this is worth having
-    algebra: str = ""               # what becomes of what
-    example: str = ""               # a graph in ONNX's text format on which it fires
 
 
 def find(g: Graph, root: Node, pat: Pat) -> Iterator[Match]:
