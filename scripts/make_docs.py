@@ -17,12 +17,11 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fuse2c import catalogue, report
-from fuse2c.fusion import catalog, quantise, rules
+from fuse2c.fusion import catalog, examples, quantise, rules
 from fuse2c.fusion.dsl import Fold, Fuse, Pat
 from fuse2c.ops import all_ops
 
@@ -132,14 +131,26 @@ def fusion_page() -> str:
 
     ## Fusions
 
-    A fusion turns a chain into one node with one kernel. The node keeps the nodes that it replaced, and its meaning is
-    these nodes, run in order by the numpy reference.
+    A fusion turns a group of nodes into one, which keeps the nodes that it replaced: its meaning is these nodes, run in
+    order by the numpy reference. A group starts at one operator and grows over its neighbours while they may join; the
+    largest group that is one kernel is taken. No path may leave a group and come back.
     """
     lines += ["", inspect.cleandoc(text), ""]
     for kind, name, pays in listed:
         rule = found[kind, name]
         if isinstance(rule, Fuse):
             lines += _fusion(rule, name, pays)
+    text = """
+    ### join
+
+    Steps become one kernel after the schedule is known: those whose rows take turns, and neighbours that hand on at most
+    512 bytes. Their C functions are inlined into that of the kernel.
+
+    """
+    lines += [inspect.cleandoc(text), "", *_example("join"), "## Examples\n",
+              "One graph on which each fold fires; `W` is a constant tensor, `I` a list of integers, `Q` and `DQ` quantise.\n",
+              "| fold | example |", "|---|---|"]
+    lines += [f"| {name} | `{examples.GRAPHS[name]}` |" for kind, name, _ in listed if kind == "fold"]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -152,17 +163,15 @@ def all_rules() -> dict[tuple[str, str], Fold | Fuse]:
 
 def _fusion(rule: Fuse, name: str, pays: str) -> list[str]:
     """One fusion: pattern, conditions, gain."""
-    lines = [f"### {name}\n", f"`{_pattern(rule.match)}`: {pays}.\n", "Only if:\n"]
-    lines += [f"- {_doc(check)}" for check in rule.where]
-    long = [p for p in _parts(rule.match) if len(p.ops) > FEW]
-    return [*lines, "", *(f"*{p.name}*: {', '.join(sorted(p.ops))}.\n" for p in long)]
+    start = ", ".join(sorted(rule.seeds)) if len(rule.seeds) <= FEW else f"any of {len(rule.seeds)} operators"
+    return [f"### {name}\n", f"{pays[0].upper()}{pays[1:]}.\n", f"- starts at: {start}",
+            f"- grows to: readers{', producers, and other readers of its operands' if rule.upwards else ''}",
+            f"- joins: {_doc(rule.joins)}", *(f"- only if: {_doc(check)}" for check in rule.where), "", *_example(name)]
 
 
-def _parts(pattern: Pat) -> Iterable[Pat]:
-    """A pattern and the patterns of its inputs, producers first."""
-    for each in pattern.inputs:
-        yield from _parts(each)
-    yield pattern
+def _example(name: str) -> list[str]:
+    """The graph on which a rule fires."""
+    return ["```text", examples.GRAPHS[name], "```", ""]
 
 
 def _pattern(pattern: Pat) -> str:

@@ -1,6 +1,7 @@
 """Compilers, and what a compiled model costs: on tiny hand-written models, so that each number can be checked."""
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -251,3 +252,16 @@ def test_missing_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         toolchain.host()
     with pytest.raises(ToolMissing, match=qemu.QEMU):
         qemu.run(qemu.Firmware("toy", tmp_path, (), (), caller_arena=False), M3)
+
+
+@needs_qemu
+def test_launch_overhead_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three small kernels apart and as one: fewer instructions at every size, as the README shows."""
+    path = Path(__file__).parents[1] / "scripts" / "launch_overhead.py"
+    spec = importlib.util.spec_from_file_location("launch_overhead", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.main() == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert len(rows) == 4 and all(int(row.split()[-2]) >= 20 for row in rows)

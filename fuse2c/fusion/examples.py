@@ -9,7 +9,8 @@ import re
 
 _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
 GRAPHS: dict[str, str] = {
-    "epilogue": "(float[1,3,6,5] x, float[1,4,4,4] r) { c = Conv(x, W(4,3,3,2)) p = PRelu(c, W(4,1,1)) a = Add(p, r) y = Relu(a) }",
+    "epilogue": "(float[1,3,6,5] x, float[1,4,4,4] r) "
+                "{ c = Conv(x, W(4,3,3,2)) p = PRelu(c, W(4,1,1)) a = Add(p, r) y = Relu(a) }",
     "loop-nest": "(float[2,6] x) { d = MatMul(x, W(6,8)) s = Softmax<axis=1>(d) y = MatMul(s, W(8,3)) }",
     "elementwise": "(float[2,3,4] x, float[3,1] r) { a = Tanh(x) b = Mul(a, r) c = Sigmoid(x) y = Sub(b, c) z = Abs(a) }",
     "join": "(float[1,3,6,5] x) { c = Conv(x, W(4,3,1,1)) y = MaxPool<kernel_shape=[2,2]>(c) }",
@@ -21,7 +22,8 @@ GRAPHS: dict[str, str] = {
     "bias": "(float[2,6] x) { m = MatMul(x, W(6,5)) y = Add(m, W(5)) }",
     "merge-reshapes": "(float[2,3,4] x) { a = Reshape(x, I(6,4)) b = Reshape(a, I(4,6)) y = Tanh(b) }",
     "merge-transposes": "(float[2,3,4] x) { a = Transpose<perm=[1,2,0]>(x) b = Transpose<perm=[1,0,2]>(a) y = Tanh(b) }",
-    "pad-transpose": "(float[1,5,6,3] x) { p = Pad(x, I(0,1,2,0,0,0,1,0)) t = Transpose<perm=[0,3,1,2]>(p) y = Conv(t, W(4,3,3,2)) }",
+    "pad-transpose": "(float[1,5,6,3] x) "
+                     "{ p = Pad(x, I(0,1,2,0,0,0,1,0)) t = Transpose<perm=[0,3,1,2]>(p) y = Conv(t, W(4,3,3,2)) }",
     "requantise": "(int8[2,5] x) { a = DQ(x) b = Q(a) r = DQ(b) c = Relu(r) y = Q(c) }",
     "integer": "(int8[2,5] x, int8[2,5] z) { a = DQ(x) b = DQ(z) c = Add(a, b) y = Q(c) }",
     "dequantise-late": "(int8[2,3,4] x) { a = DQ(x) t = Transpose<perm=[1,2,0]>(a) y = Tanh(t) }",
@@ -52,7 +54,8 @@ def text(rule: str) -> str:
         elif not shape:
             front[name] = f"{name} = Constant<value_float={value}.0>()"
         else:
-            front[name] = f"{name}s = Constant<value_ints=[{shape}]>() {name} = ConstantOfShape<value=float[1] {{0.3}}>({name}s)"
+            front[name] = (f"{name}s = Constant<value_ints=[{shape}]>() "
+                           f"{name} = ConstantOfShape<value=float[1] {{0.3}}>({name}s)")
         return name
     nodes = re.sub(r"\b([WI])(\d?)\(([\d,]*)\)", constant, nodes)
     if re.search(r"\bD?Q\(", nodes):
@@ -61,4 +64,5 @@ def text(rule: str) -> str:
     ends = [n for n in ("y", "z") if re.search(rf"\b{n} = ", nodes)]
     stored = [n for n in ends if re.search(rf"\b{n} = {_Q}", nodes)]
     outputs = ", ".join(f"{'int8' if n in stored else 'float'} {n}" for n in ends)
-    return (f'<ir_version: 8, opset_import: ["": 17]>\nexample {inputs} => ({outputs}) {{ {" ".join(front.values())} {nodes} }}')
+    body = " ".join([*front.values(), nodes])
+    return f'<ir_version: 8, opset_import: ["": 17]>\nexample {inputs} => ({outputs}) {{ {body} }}'

@@ -82,8 +82,8 @@ def spec(c: Call, ports: tuple[str, ...], sources: Sequence[Source], fill: str |
     parts = [_part(c, ports, s, y, axis) for s in sources]
     flags: dict[str, object] = {"parts": parts, "fill": fill, "count": y.count // rows, "row_stride": y.strides[axis]}
     reads = {s.port: found for s in sources if (found := _reads(c, s, rows, axis)) is not None}
-    return Spec(tables={**_copy.constants(c, ports), **(tables or {})}, rows=rows, reads=reads, along=None if in_rows(y, axis) else axis,
-                flags=flags)
+    return Spec(tables={**_copy.constants(c, ports), **(tables or {})}, rows=rows, reads=reads,
+                along=None if in_rows(y, axis) else axis, flags=flags)
 
 
 def _part(c: Call, ports: tuple[str, ...], s: Source, y: TensorType, axis: int) -> RowPart:

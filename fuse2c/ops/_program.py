@@ -87,30 +87,43 @@ class Program:
 
     def _hosts(self, y: str, t: str) -> bool:
         """Whether nobody reads an element of `t` after that of `y` is written in its place."""
-        for item in (i for i in self.order if t in i.node.inputs):
-            if item.form is not None and not isinstance(item.form, Reduction):
-                return False
-            together = self.at[item.y] == self.at[y]
-            if self.at[item.y] > self.at[y] or (together and (item.form is not None or self.inner(item.y) != self.inner(t))):
-                return False
         kind = self.graph.type(t).dtype
-        return self.inner(y) == self.inner(t) and self.graph.type(y).dtype == kind and not kind.is_half \
-            and not kind.is_quantised and not self.is_number(y) and y not in self.stored
+        moved = any(isinstance(i.form, (Remap, Regroup)) for i in self.order if t in i.node.inputs)
+        return (self.inner(y) == self.inner(t) and self.graph.type(y).dtype == kind and not kind.is_half
+                and not kind.is_quantised and not self.is_number(y) and y not in self.stored and not moved
+                and self.free_from(t) <= self.at[y] + 0.5)
+
+    def free_from(self, t: str) -> float:
+        """The first pass that may write over a stored row; n + 0.5: pass n may, element for element as it reads."""
+        last = 0.0
+        for item in (i for i in self.order if t in i.node.inputs):
+            if isinstance(item.form, (Remap, Regroup)):
+                last = max(last, self.free_from(item.y), self.at[item.y] + 1.0)
+            else:
+                alike = item.form is None and self.inner(item.y) == self.inner(t) and not self.is_number(item.y)
+                again = item.form is None and item.y not in self.stored and not self.is_number(item.y)
+                last = max(last, self.at[item.y] + (0.5 if alike else 1.0), self.free_from(item.y) if again else 0.0)
+        return last
 
     @property
     def rows(self) -> dict[str, int]:
         """Where the stored tensors that are no results, and lie in none, lie in scratch, in elements."""
-        found, at, hosted = {}, 0, self.hosts
-        for t in self.items:
-            if t in self.stored and t not in self.results and t not in hosted:
-                found[t] = at
-                at += prod(self.inner(t))
+        found, end, hosted = dict[str, int](), 0, self.hosts
+        until: dict[int, tuple[int, float]] = {}        # offset -> elements there, and from which pass they are free
+        for t in (t for t in self.items if t in self.stored and t not in self.results and t not in hosted):
+            size = prod(self.inner(t))
+            fits = [o for o, (n, free) in until.items() if n == size and free <= self.at[t] + 0.5
+                    and not isinstance(self.items[t].form, Join)]
+            found[t] = fits[0] if fits else end
+            end += 0 if fits else size
+            until[found[t]] = (size, self.free_from(t))
         return found
 
     @property
     def scratch(self) -> int:
         """Bytes of scratch."""
-        return sum(prod(self.inner(t)) * (8 if COMPUTE[self.graph.type(t).dtype] in WIDE else 4) for t in self.rows)
+        wide = any(COMPUTE[self.graph.type(t).dtype] in WIDE for t in self.rows)
+        return max((at + prod(self.inner(t)) for t, at in self.rows.items()), default=0) * (8 if wide else 4)
 
 
 def build(g: Graph, nodes: Sequence[Node], results: tuple[str, ...]) -> Program:

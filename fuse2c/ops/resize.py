@@ -242,7 +242,8 @@ def spec(c: Call) -> Spec:
     tap = f"{{at}}[({line} * TAPS) + i]"
     each = np.asarray(a.at).reshape(-1, a.taps) if down else np.arange(rows)[:, None]
     ordered = (np.diff(each.min(axis=1)) >= 0).all() and (np.diff(each.max(axis=1)) >= 0).all()
-    reads = {0: (tuple(each.min(axis=1).tolist()), tuple(each.max(axis=1).tolist()))} if along is not None and ordered and _copy_rows.in_rows(x, along) else {}
+    by_rows = along is not None and ordered and _copy_rows.in_rows(x, along)
+    reads = {0: (tuple(each.min(axis=1).tolist()), tuple(each.max(axis=1).tolist()))} if by_rows else {}
     strides = {} if along is None else {"X_SH": x.strides[along], "Y_SH": y.strides[along]}
     return Spec({"TAPS": a.taps} | (strides or {"X_SH": 0, "Y_SH": 0}), tables, rows=rows, reads=reads,
                 along=None if along is None or _copy_rows.in_rows(y, along) else along,
