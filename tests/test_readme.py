@@ -60,7 +60,7 @@ def test_counts_are_up_to_date() -> None:
 
 
 def test_the_readme_has_commands_to_run() -> None:
-    assert {shlex.split(command)[1] for command in RUNNABLE} == {"check", "build", "bench"}
+    assert {shlex.split(command)[1] for command in RUNNABLE} == {"check", "build", "bench", "plan"}
     assert {"make demo", "make test", *RUNNABLE} <= SHOWN.keys()
     assert all(output.strip() for output in SHOWN.values())
 
@@ -96,15 +96,20 @@ def test_the_call_site_compiles(folder: Path) -> None:
         pytest.skip("no C compiler is installed")
     command = next(c for c in RUNNABLE if " build " in c)
     make_docs.run(command, folder)
-    (source,) = (body for kind, body in BLOCKS if kind == "c")
-    (folder / "classify.c").write_text(source, encoding="utf-8")
+    source, by_rows = (body for kind, body in BLOCKS if kind == "c")
     model = shlex.split(command)[-1]
-    objects = [f"{model}/digits_int8.c", f"{model}/digits_int8_weights.c"]
-    (folder / "main.c").write_text("int classify(void);\nint main(void)\n{\n    return classify() > 9;\n}\n")
-    done = subprocess.run([cc, *toolchain.WARNINGS, f"-I{model}", "main.c", "classify.c", *objects, "-o", "firmware"],
-                          cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert subprocess.run([folder / "firmware"], check=False).returncode == 0
+    make_docs.run(f"{command}_rows --input-rows", folder)
+    main = "int classify(void);\nint main(void)\n{\n    return classify() > 9;\n}\n"
+    rows = ("int camera_line(const signed char *);\nint main(void)\n{\n    static const signed char line[64];\n"
+            "    int lines = 1;\n    while (camera_line(line)) {\n        ++lines;\n    }\n    return lines != 8;\n}\n")
+    for where, site, program in ((model, source, main), (f"{model}_rows", by_rows, rows)):
+        (folder / "site.c").write_text(site, encoding="utf-8")
+        (folder / "main.c").write_text(program, encoding="utf-8")
+        objects = [f"{where}/digits_int8.c", f"{where}/digits_int8_weights.c"]
+        done = subprocess.run([cc, *toolchain.WARNINGS, f"-I{where}", "main.c", "site.c", *objects, "-o", "firmware"],
+                              cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert subprocess.run([folder / "firmware"], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("model", ["digits_fp32", "digits_int8"])

@@ -1,8 +1,8 @@
 """Partitions of the steps into row-interleaved groups, by dynamic programming: which peaks can be had for how many calls.
 
-The steps are cut only where at most one intermediate tensor crosses. A group of several steps takes turns row by row;
-a group of one step runs as a whole, and so does a step that cannot be split inside a larger group. A partition has the
-largest peak of its groups, and the sum of their calls.
+A group of several steps takes turns row by row; a group of one step runs as a whole, and so does a step that cannot be
+split inside a larger group. What crosses from one group to another is there as a whole. A partition has the largest peak
+of its groups, and the sum of their calls.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fuse2c.passes import _rows
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Plan
 
-LONGEST = 64        # steps of a group, if there are cuts: the time to plan grows with their number, not with its square
+LONGEST = 64        # steps of one group: the time to plan then grows with their number, not with its square
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Partition:
 
     peak: int = 0
     calls: int = 0
-    last: tuple[range, ...] = ()
+    last: range | None = None
     before: Partition | None = None
 
     @property
@@ -34,10 +34,10 @@ class Partition:
         """All groups from the first to the last."""
         found: list[range] = []
         part: Partition | None = self
-        while part is not None:
-            found[:0] = part.last
+        while part is not None and part.last is not None:
+            found.append(part.last)
             part = part.before
-        return found
+        return found[::-1]
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,14 @@ class Problem:
 
     @cached_property
     def cuts(self) -> list[int]:
-        """Positions between steps that at most one intermediate tensor crosses; the first is 0, the last the end."""
-        change = [0] * (len(self.steps) + 1)
-        for i in range(len(self.steps)):
-            for t in set(self.written(i)):
-                if self.last_reader.get(t, -1) > i:
-                    change[i + 1] += 1
-                    change[self.last_reader[t] + 1] -= 1
-        crossing = np.cumsum(change).tolist()
-        if self.plan.options.input_rows and len(self.steps) > 1:
-            crossing[1] = 2     # the first step only takes over the rows that are pushed
-        return [0, *(at for at in range(1, len(self.steps)) if crossing[at] <= 1), len(self.steps)]
+        """Where a group may start or end: anywhere, except behind a step that only takes over rows that are pushed."""
+        pushed = self.plan.options.input_rows and len(self.steps) > 1
+        return [at for at in range(len(self.steps) + 1) if at != 1 or not pushed]
+
+    def passing(self, at: int) -> dict[str, int]:
+        """Bytes of the tensors that are there before position `at` and still needed from there on."""
+        return {t: self.plan.graph.type(t).bytes for i in range(at) for t in self.written(i)
+                if self.last_reader.get(t, -1) >= at}
 
 
 def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
@@ -87,24 +84,23 @@ def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
     at = {place: k for k, place in enumerate(places)}
     best = [[Partition()]]
     for lo, hi in pairwise(places):
-        whole = tuple(range(k, k + 1) for k in range(lo, hi))
-        order = [(k, row) for k in range(lo, hi) for row in range(steps[k].rows)]
-        ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
-        options = [_then(p, whole, peak, sum(plan.steps[k].launches for k in range(lo, hi))) for p in best[at[lo]]
-                   if hi - lo == 1 or not (plan.options.input_rows and lo == 0)]
-        starts = [place for place in places if min(lo, hi - LONGEST) <= place < hi - 1]
+        options = []
+        if hi - lo == 1:
+            order = [(lo, row) for row in range(steps[lo].rows)]
+            ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
+            options += [_then(p, range(lo, hi), peak, plan.steps[lo].launches) for p in best[at[lo]]]
+        starts = [place for place in places if hi - LONGEST <= place < hi - 1]
         if starts:
             together = range(starts[0], hi)
             calls = np.cumsum([steps[k].rows for k in together][::-1])[::-1].tolist()
             for start, peak in peaks(problem, together, _rows.interleaved(steps, together), starts):
-                group = (range(start, hi),)
-                options += [_then(p, group, peak, calls[start - starts[0]]) for p in best[at[start]]]
+                options += [_then(p, range(start, hi), peak, calls[start - starts[0]]) for p in best[at[start]]]
         best.append(unbeaten(options))
     return best[-1]
 
 
-def _then(part: Partition, groups: tuple[range, ...], peak: int, calls: int) -> Partition:
-    return Partition(max(part.peak, peak), part.calls + calls, groups, part)
+def _then(part: Partition, group: range, peak: int, calls: int) -> Partition:
+    return Partition(max(part.peak, peak), part.calls + calls, group, part)
 
 
 def unbeaten(options: Iterable[Partition]) -> list[Partition]:
@@ -129,8 +125,10 @@ def peaks(problem: Problem, together: range, order: Sequence[Unit], starts: Sequ
         if problem.last_reader.get(t, -1) >= together.stop:
             life.dies[:] = end - 1
             life.spans = [(life.spans[0][0], end - 1)]
-    live, operands = np.zeros(end, np.int64), dict[str, None]()
+    live, operands, passing = np.zeros(end, np.int64), dict[str, None](), problem.passing(together.stop)
     for i in reversed(together):
+        for t in (*problem.written(i), *problem.read(i)):
+            passing.pop(t, None)
         for t in dict.fromkeys(problem.written(i)):
             operands.pop(t, None)
             live += _rows.profile(lives[t], end)
@@ -139,4 +137,5 @@ def peaks(problem: Problem, together: range, order: Sequence[Unit], starts: Sequ
         if spec.scratch:
             live[slice(times[i][0], times[i][-1] + 1) if spec.keeps else times[i]] += spec.scratch
         if i in starts:
-            yield i, int(sum((_rows.profile(lives[t], end, whole=True) for t in operands), live).max())
+            found = sum((_rows.profile(lives[t], end, whole=True) for t in operands), live)
+            yield i, int(found.max()) + sum(passing.values())

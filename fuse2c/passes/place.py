@@ -112,22 +112,24 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
             readers.setdefault(r.tensor, []).append((i, r))
     for i, step in enumerate(plan.steps):
         y = step.node.outputs[0]
+        options: list[tuple[int, str, int]] = []        # rows saved, operand, rows of a ring for both
         for t in _reusable(plan, step):
             root = plan.root(t)
             others = [(at, r) for at, r in readers.get(root, []) if at != i]
             if y in owned or root in owned or (root in plan.rings) != (y in plan.rings) \
                     or _read_afterwards(steps[i], times, i, others):
                 continue
-            if root in plan.rings:
-                users = readers[root] + readers.get(y, [])
+            users, rows = readers.get(root, []) + readers.get(y, []), 0
+            if y in plan.rings:
                 rows = _shared_ring(times[writers[root]], [r.last_reads(times[at], steps[i].rows) for at, r in users])
-                if rows > plan.rings[root] + plan.rings[y]:
-                    continue
-                plan = replace(plan, rings={**{k: n for k, n in plan.rings.items() if k != y}, root: rows})
-            plan = replace(plan, views={**plan.views, y: t})
+            options.append((plan.rings.get(root, 1) + plan.rings.get(y, 0) - rows, t, rows))
+        saved, t, rows = max(options, key=lambda o: o[0], default=(0, "", 0))
+        if saved > 0:
+            root = plan.root(t)
+            rings = {k: n for k, n in plan.rings.items() if k not in (root, y)} | ({root: rows} if rows else {})
+            plan = replace(plan, views={**plan.views, y: t}, rings=rings)
             readers.setdefault(root, []).extend(readers.get(y, []))
             log.append(Decision("place", step.function, True, f"in place: the result takes the bytes of {t}"))
-            break
     return plan, log
 
 

@@ -26,7 +26,8 @@ def run(plan: Plan) -> Plan:
     if not plan.steps:
         return plan         # all results are constants
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in thinned(_groups.front(plan, steps))]
+    candidates = thinned(plan, _groups.front(plan, steps))
+    found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in candidates]
     if plan.options.input_rows:
         found = [(part, p) for part, p in found if _takes_rows(p, steps)]
         if not found:
@@ -69,11 +70,16 @@ def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[
     return best.groups
 
 
-def thinned(partitions: Sequence[_groups.Partition]) -> list[_groups.Partition]:
-    """At most MOST of them, both ends included."""
-    if len(partitions) <= MOST:
-        return list(partitions)
-    return [partitions[round(i * (len(partitions) - 1) / (MOST - 1))] for i in range(MOST)]
+def thinned(plan: Plan, partitions: Sequence[_groups.Partition]) -> list[_groups.Partition]:
+    """About MOST of them: both ends, what the objective `cycles` and the limit of RAM ask for, and some in between."""
+    price, limit = plan.target.processor, plan.target.holding("arena")[1].bytes
+    work = price.mac * plan.macs + price.alu * sum(s.work.alu for s in plan.steps)
+    room = (work + price.launch * partitions[0].calls) * (1 + FREE)
+    free = [i for i, p in enumerate(partitions) if work + price.launch * p.calls <= room]
+    fits = [i for i, p in enumerate(partitions) if p.peak <= limit]
+    count = min(MOST, len(partitions))
+    chosen = {round(i * (len(partitions) - 1) / max(count - 1, 1)) for i in range(count)}
+    return [partitions[i] for i in sorted(chosen | set(free[-2:]) | set(fits[:2]))]
 
 
 def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
