@@ -60,8 +60,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def process(*args: object, env: dict[str, str] | None = None, encoding: str = "utf-8") -> subprocess.Popen[str]:
     """fuse2c in a process of its own."""
     return subprocess.Popen([sys.executable, "-m", "fuse2c", *map(str, args)], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, encoding=encoding,
-                            env=os.environ | {"PYTHONPATH": str(ROOT)} | (env or {}))
+                            stderr=subprocess.PIPE, encoding=encoding, env=os.environ | {"PYTHONPATH": str(ROOT)} | (env or {}))
 
 
 def saved(folder: Path, model: onnx.ModelProto, name: str = "m.onnx") -> Path:

@@ -9,7 +9,7 @@ from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
 from fuse2c.ops._program import NoNest, build
 from fuse2c.ops._tail import channel_vector
-from fuse2c.ops.base import Contraction, Regroup, bind, layout, no_nest
+from fuse2c.ops.base import Contraction, Reduction, Regroup, bind, layout, no_nest
 
 
 def is_scalar(node: Node) -> bool:
@@ -89,6 +89,10 @@ def nests(g: Graph, group: Group, node: Node) -> str:
             return form
         if isinstance(form, Regroup) and part.inputs[0] not in inside:
             return "a reshape of an operand"
+        source = g.producer(part.inputs[0])
+        if isinstance(form, Reduction) and all_ops()[part.op].layout == "spatial" and source is not None \
+                and all_ops()[source.op].layout == "spatial":
+            return "a pool takes the rows of a convolution as they come"
     return computable(g, node) if is_scalar(node) else ""
 
 

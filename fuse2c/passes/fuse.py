@@ -17,7 +17,8 @@ def run(plan: Plan) -> Plan:
     for rule in chosen if plan.options.fuse else ():
         # From the end: where two branches meet, the later one takes over what follows, and the other need not wait.
         for seed in [n for n in reversed(graph.nodes) if n.op in rule.seeds]:
-            group = grown(graph, rule, seed, log, plan.options.fuse_barriers) if any(n is seed for n in graph.nodes) else ()
+            there = any(n is seed for n in graph.nodes) and not (rule.upwards and rule.joins(graph, (), seed))
+            group = grown(graph, rule, seed, log, plan.options.fuse_barriers) if there else ()
             if len(group) > 1:
                 log[Decision("fuse", f"{rule.name} at {_names(group)}", True, rule.pays)] = None
                 graph = graph.swap(group, (fused(graph, rule, group, seed),)).sorted()
