@@ -93,7 +93,18 @@ def nests(g: Graph, group: Group, node: Node) -> str:
         if isinstance(form, Reduction) and all_ops()[part.op].layout == "spatial" and source is not None \
                 and all_ops()[source.op].layout == "spatial":
             return "a pool takes the rows of a convolution as they come"
+    if is_scalar(node) and _between_windows(g, node):
+        return "its rows go from one convolution to the next"
     return computable(g, node) if is_scalar(node) else ""
+
+
+def _between_windows(g: Graph, node: Node) -> bool:
+    """Whether an elementwise operator reads a whole result of a convolution, and only convolutions read its own."""
+    def windows(n: Node | None) -> bool:
+        return n is not None and all_ops()[n.op].layout == "spatial"
+    shape, users = g.type(node.outputs[0]).shape, [u for t in node.outputs for u in g.users(t)]
+    return bool(users) and all(map(windows, users)) and any(
+        windows(g.producer(t)) and g.type(t).shape == shape for t in node.inputs if t)
 
 
 def is_program(g: Graph, group: Group) -> str:

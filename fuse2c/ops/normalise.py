@@ -41,6 +41,27 @@ def from_group(src: Source) -> None:
         emit.op("Add", emit.op("Mul", emit.reshape(normal, shape), gamma), beta, out=src.outputs[0])
 
 
+def from_layer(src: Source) -> None:
+    """LayerNormalization over all axes from `axis` on, with the mean and the inverse deviation as further results."""
+    emit = Emit(src)
+    x, gamma = src.inputs[:2]
+    shape, dtype = emit.type(x).shape, emit.type(x).dtype
+    axis = src.attrs.get("axis", -1)
+    axis += len(shape) if axis < 0 else 0
+    wide = DType.F32 if dtype.is_half and src.attrs.get("stash_type", 1) == 1 else dtype
+    mean, centred, variance = emit.centred(emit.cast(x, wide), range(axis, len(shape)))
+    deviation = emit.op("Sqrt", emit.op("Add", variance, emit.const(src.attrs.get("epsilon", 1e-5), wide)))
+    normal = emit.cast(emit.op("Div", centred, deviation), dtype)
+    shifted = len(src.inputs) > 2 and src.inputs[2] != ""
+    scaled = emit.op("Mul", normal, gamma, out="" if shifted else src.outputs[0])
+    if shifted:
+        emit.op("Add", scaled, src.inputs[2], out=src.outputs[0])
+    if len(src.outputs) > 1 and src.outputs[1]:
+        emit.reshape(mean, emit.type(mean).shape, out=src.outputs[1])
+    if len(src.outputs) > 2 and src.outputs[2]:
+        emit.op("Reciprocal", deviation, out=src.outputs[2])
+
+
 def from_lp(src: Source) -> None:
     """LpNormalization: divided by the 1- or 2-norm along an axis; a slice of zeros stays zero."""
     emit = Emit(src)
@@ -52,4 +73,5 @@ def from_lp(src: Source) -> None:
     emit.op("Div", x, emit.op("Where", zero, emit.const(1, dtype), norm), out=src.outputs[0])
 
 
-IMPORTS = {"GroupNormalization": from_group, "InstanceNormalization": from_instance, "LpNormalization": from_lp}
+IMPORTS = {"GroupNormalization": from_group, "InstanceNormalization": from_instance,
+           "LayerNormalization": from_layer, "LpNormalization": from_lp}

@@ -36,7 +36,7 @@ class _State:
         self.views: dict[str, str] = {}
         self.log: list[Decision] = []
         self.claimed: set[str] = set(g.inputs) | set(g.outputs)     # roots whose bytes belong to the caller
-        self.wanted = row_major_wanted(g)
+        self.wanted, self.for_windows = row_major_wanted(g), windows_want(g)
 
     def visit(self, node: Node) -> None:
         """Choose the orders of a node's outputs."""
@@ -61,12 +61,19 @@ class _State:
             return ()
         if kind == "spatial":
             return (0, *range(2, rank), 1)
+        if kind == "same" and len(self.type(y).shape) in (3, 4) and self.before_windows(node, y):
+            return (0, *range(2, rank), 1)
         if kind in ("same", "strided"):
             like = [self.type(t) for t in node.inputs if t and self.tensors[t].data is None
                     and len(self.type(t).shape) == rank]
             if like:
                 return max(like, key=lambda t: t.count).order
         return ()
+
+    def before_windows(self, node: Node, y: str) -> bool:
+        """Whether only convolutions and pools read a result of what the caller passes: then it lies as they want it."""
+        return y in self.for_windows and all(self.root(t) in self.g.inputs for t in node.inputs
+                                             if t and self.tensors[t].data is None)
 
     def as_view(self, node: Node, y: str) -> bool:
         """Make y share its input's bytes, if its elements lie there in some storage order of y."""
@@ -117,11 +124,34 @@ def row_major_wanted(g: Graph) -> set[str]:
     for n in reversed(g.nodes):
         for t in n.inputs:
             users = g.users(t) if t and g.data(t) is None else ()
+            if users and t not in g.outputs and all(_regroups(g, u) for u in users):
+                wanted.add(t)
             if users and t not in g.outputs and all(
                     all_ops()[u.op].layout == "same" and all(y in wanted and g.type(y).shape == g.type(t).shape
                                                              for y in u.outputs) for u in users):
                 wanted.add(t)
     return wanted
+
+
+def windows_want(g: Graph) -> set[str]:
+    """What only convolutions and pools read, at once or behind elementwise operators."""
+    found: set[str] = set()
+    for n in reversed(g.nodes):
+        for y in n.outputs:
+            users = g.users(y)
+            if users and y not in g.outputs and all(all_ops()[u.op].layout == "spatial" or (
+                    all_ops()[u.op].layout == "same" and found.issuperset(u.outputs)) for u in users):
+                found.add(y)
+    return found
+
+
+def _regroups(g: Graph, reshape: Node) -> bool:
+    """Whether a Reshape of a spatial tensor is a view of row-major order, but none of channels last."""
+    x, y = g.type(reshape.inputs[0]), g.type(reshape.outputs[0])
+    if reshape.op != "Reshape" or len(x.shape) < 3:
+        return False
+    last = replace(x, order=(0, *range(2, len(x.shape)), 1))
+    return view_order(last, y, reshape) is None
 
 
 def view_order(x: TensorType, y: TensorType, node: Node) -> tuple[int, ...] | None:
