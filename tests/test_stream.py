@@ -57,7 +57,7 @@ def test_dynamic_programming_finds_what_trying_all_partitions_finds(tmp_path: Pa
 
 
 def test_objectives(tmp_path: Path) -> None:
-    """ram: the least; cycles: the least that is as good as free; balanced: between them."""
+    """ram: the least; cycles: the fewest kernels for little RAM and no time; balanced: between them."""
     b = wide()
     plans = {how: compile(b, tmp_path, optimize=how).plan for how in ("cycles", "balanced", "ram")}
     front = plans["ram"].front
@@ -66,7 +66,8 @@ def test_objectives(tmp_path: Path) -> None:
     assert [p.instructions for p in front] == sorted({p.instructions for p in front})
     assert plans["ram"].ram_bytes == front[-1].ram
     allowed = [p for p in front if p.instructions <= front[0].instructions * (1 + stream.FREE)]
-    assert plans["cycles"].ram_bytes == allowed[-1].ram
+    assert allowed[-1].ram <= plans["cycles"].ram_bytes <= (1 + stream.JOINED) * allowed[-1].ram
+    assert plans["cycles"].launches <= plans["ram"].launches
     product = min(p.ram * p.instructions for p in front)
     assert plans["balanced"].ram_bytes * plans["balanced"].instructions == product
 

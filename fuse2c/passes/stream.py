@@ -14,11 +14,14 @@ from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Call, Decision, Plan, Point
 
 FREE = 0.01         # of the estimated instructions: what less RAM may cost under `cycles`; estimates are no better
+JOINED = 0.25       # of the least RAM of such plans: what fewer kernels, and less that goes through memory, may cost
 MOST = 24           # partitions that are placed
-OBJECTIVES: dict[str, Callable[[Plan, int], tuple[float, ...]]] = {
-    "cycles": lambda p, fastest: (max(p.instructions, round(fastest * (1 + FREE))), p.launches, p.ram_bytes, p.instructions),
-    "balanced": lambda p, fastest: (p.ram_bytes * p.instructions,),
-    "ram": lambda p, fastest: (p.ram_bytes, p.instructions)}
+# By plan, fewest instructions of all, and least RAM of the plans that need at most FREE more.
+OBJECTIVES: dict[str, Callable[[Plan, float, float], tuple[float, ...]]] = {
+    "cycles": lambda p, fastest, least: (max(p.instructions, fastest * (1 + FREE)), max(p.ram_bytes, least * (1 + JOINED)),
+                                         p.launches, p.ram_bytes, p.instructions),
+    "balanced": lambda p, fastest, least: (p.ram_bytes * p.instructions,),
+    "ram": lambda p, fastest, least: (p.ram_bytes, p.instructions)}
 
 
 def run(plan: Plan) -> Plan:
@@ -26,7 +29,7 @@ def run(plan: Plan) -> Plan:
     if not plan.steps:
         return plan         # all results are constants
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    candidates = thinned(plan, _groups.front(plan, steps))
+    candidates = [*thinned(plan, _groups.front(plan, steps)), widest(steps)]
     found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in candidates]
     if plan.options.input_rows:
         found = [(part, p) for part, p in found if _takes_rows(p, steps)]
@@ -66,7 +69,8 @@ def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[
         least = min(p.ram_bytes for _, p in found)
         fits = [(part, p) for part, p in found if p.ram_bytes == least]
     fastest = min(p.instructions for _, p in fits)
-    best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest))
+    least = min(p.ram_bytes for _, p in fits if p.instructions <= fastest * (1 + FREE))
+    best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest, least))
     return best.groups
 
 
@@ -80,6 +84,16 @@ def thinned(plan: Plan, partitions: Sequence[_groups.Partition]) -> list[_groups
     count = min(MOST, len(partitions))
     chosen = {round(i * (len(partitions) - 1) / max(count - 1, 1)) for i in range(count)}
     return [partitions[i] for i in sorted(chosen | set(free[-2:]) | set(fits[:2]))]
+
+
+def widest(steps: Sequence[RowStep]) -> _groups.Partition:
+    """All steps in turn that can be: the fewest kernels, also where that does not lower the peak."""
+    part, first = _groups.Partition(), 0
+    for i, s in enumerate(steps):
+        last = i + 1 == len(steps)
+        if last or not s.splits or not steps[i + 1].splits:
+            part, first = _groups.Partition(0, 0, range(first, i + 1), part), i + 1
+    return part
 
 
 def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
