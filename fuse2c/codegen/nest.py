@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from fuse2c.codegen.scalar import Chain, loaded, stored
+from fuse2c.codegen.scalar import Chain, loaded, row_start, stored
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
 from fuse2c.ops import _nest, _tile, all_ops
 from fuse2c.ops._nest import Access
@@ -20,10 +20,9 @@ STEP = "    "
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What the template prints: the outer loops, the lines inside them, further tables by key."""
+    """What the template prints: the outer loops with what is inside, and further tables by key."""
 
-    outer: _nest.Nest
-    lines: tuple[str, ...]
+    body: str
     tables: dict[str, np.ndarray]
 
 
@@ -34,6 +33,7 @@ class Writer:
     plan: Plan
     step: Step
     p: Program = field(init=False)
+    row_axis: int | None = field(init=False)                        # the outer axis that the caller steps through
     chain: Chain = field(init=False)
     names: dict[str, str] = field(default_factory=dict)             # tensor in memory -> C name
     pointers: dict[Ref, str] = field(default_factory=dict)          # outer part of a reference -> row pointer
@@ -41,7 +41,7 @@ class Writer:
     numbers: int = 0
 
     def __post_init__(self) -> None:
-        self.p = self.step.spec.flags["program"]
+        self.p, self.row_axis = self.step.spec.flags["program"], self.step.spec.flags["row_axis"]
         self.chain = Chain(self.p.graph, self.step)
         node, ports = self.step.node, all_ops()[self.step.node.op].ports
         for i, t in enumerate(node.inputs):
@@ -59,13 +59,16 @@ class Writer:
             lines += self.loop(found)
             lines += [line for item in found.after for line in self.number(item)]
         head, outer = self.heads()
-        return Text(outer, tuple(f"{outer.indent}{line}" if line else "" for line in (*head, *lines)), self.chain.tables)
+        body = [outer.head, *(f"{outer.indent}{line}" if line else "" for line in (*head, *lines)), outer.tail]
+        if self.row_axis is not None:
+            body = [f"{STEP}for (int32_t oy = row; oy < row_end; ++oy) {{", *body, f"{STEP}}}"]
+        return Text("\n".join(text for text in body if text), self.chain.tables)
 
     # --- where elements lie ---
 
     def heads(self) -> tuple[list[str], _nest.Nest]:
         """Declarations of the row pointers, and the outer loops."""
-        p, axes = self.p, self.p.outer
+        p, axes = self.p, tuple(a for a in self.p.outer if a != self.row_axis)
         first = p.graph.type(p.results[0])
         order = tuple(int(i) for i in np.argsort([-first.strides[a] for a in axes], kind="stable"))
         extents = TensorType(first.dtype, tuple(first.shape[a] for a in axes), order=order)
@@ -73,21 +76,29 @@ class Writer:
         for r in self.pointers:
             own = Access(tuple(r.strides[a] for a in axes), r.offset)
             found = []
-            for axis, values, stride in r.maps:
+            for axis, values, stride in (m for m in r.maps if m[0] != self.row_axis):
                 found.append((len(accesses) + 1, self.map_name(values), stride))
                 accesses.append(Access(tuple(int(a == axis) for a in axes)))
             at.append((len(accesses), found))
             accesses.append(own)
             if r.index:
-                accesses.append(self.index_access(r))
-        nest = _nest.nest(extents, accesses)
+                accesses.append(self.index_access(r, axes))
+        nest = _nest.nest(extents, accesses, indent=STEP if self.row_axis is None else STEP * 2)
         lines = []
         for (r, name), (own_at, maps) in zip(self.pointers.items(), at, strict=True):
-            index = plus(nest.index[own_at + 1], [(nest.index[k], m, s) for k, m, s in maps])
+            index = joined(plus(nest.index[own_at + 1], [(nest.index[k], m, s) for k, m, s in maps]), self.row(r))
             lines += self.declaration(r, name, index, nest.index[own_at + 2] if r.index else "")
         for t, start in p.rows.items():
             lines.append(f"{COMPUTE[p.graph.type(t).dtype]} *const {self.names[t]} = &scratch[{start}];")
         return lines, nest
+
+    def row(self, r: Ref) -> str:
+        """Where the row starts that the caller is at."""
+        if self.row_axis is None:
+            return "0"
+        moved = next(((self.map_name(values), stride) for axis, values, stride in r.maps if axis == self.row_axis), None)
+        variable, stride = (f"{moved[0]}[oy]", moved[1]) if moved else ("oy", r.strides[self.row_axis])
+        return row_start(self.plan, r.memory, variable, str(stride)) if stride else "0"
 
     def declaration(self, r: Ref, name: str, at: str, index_at: str) -> list[str]:
         """A pointer to the row of a tensor."""
@@ -98,12 +109,12 @@ class Writer:
             at = f"({found} * {t.strides[0]})" + ("" if at == "0" else f" + {at}")
         return [f"{const}{CTYPE[t.dtype]} *const {name} = &{self.names[r.memory]}[{at}];"]
 
-    def index_access(self, r: Ref) -> Access:
+    def index_access(self, r: Ref, axes: tuple[int, ...]) -> Access:
         """How a lookup's indices lie along the outer axes; they are as many as the strides before the slice's own."""
         kind = self.p.graph.type(r.index)
         missing = len(r.strides) - (len(self.p.shape(r.memory)) - 1) - len(kind.shape)
         strides = (0,) * missing + tuple(0 if n == 1 else s for n, s in zip(kind.shape, kind.strides, strict=True))
-        return Access(tuple(strides[a] if a < len(strides) else 0 for a in self.p.outer))
+        return Access(tuple(strides[a] if a < len(strides) else 0 for a in axes))
 
     def pointer(self, r: Ref) -> str:
         """The row pointer of a reference; a stored row is its own."""
@@ -353,6 +364,11 @@ class Writer:
         name = self.pointer(Ref(b, (*batch[:-2], 0, 0)))
         row, column = (t.strides[-1], t.strides[-2]) if item.form.transposed else (t.strides[-2], t.strides[-1])
         return f"{name}[block * {column}]", row, column
+
+
+def joined(*terms: str) -> str:
+    """A sum of indices."""
+    return " + ".join(t for t in terms if t != "0") or "0"
 
 
 def plus(index: str, maps: list[tuple[str, str, int]]) -> str:

@@ -15,9 +15,15 @@ from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Scalar, bind, port_name
 from fuse2c.ops.elementwise import Load
-from fuse2c.plan import Step
+from fuse2c.plan import Plan, Step
 
 HALF = {DType.F16: "f16", DType.BF16: "bf16"}
+
+
+def row_start(plan: Plan, tensor: str, variable: str, stride: str) -> str:
+    """The C index at which row `variable` of a tensor starts: in a ring, modulo its rows."""
+    ring = plan.rings.get(plan.root(tensor))
+    return f"({variable} % {ring}) * {stride}" if ring else f"{variable} * {stride}"
 
 
 def loaded(expr: str, dtype: DType) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fuse2c.codegen import scalar
 from fuse2c.codegen.nest import Writer
-from fuse2c.codegen.scalar import Out
+from fuse2c.codegen.scalar import Out, row_start
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
 from fuse2c.ops._copy_rows import RowPart
@@ -90,24 +90,20 @@ def view(plan: Plan, step: Step) -> View:
         function=step.function, comment=_comment(plan, step), args=args,
         params=", ".join([p.declaration for p in args] + rows),
         constants=tuple(f"enum {{ {', '.join(f'{k} = {v}' for k, v in chunk)} }};" for chunk in _chunks(spec.constants)),
-        x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0], _row(plan, step.node.parts[0].inputs[0], "iy", "X_SH")),
-        y=Operand(CTYPE[y.dtype], "y", _row(plan, step.node.outputs[0], "oy", stride)),
+        x=Operand(CTYPE[x.dtype], all_ops()[step.node.op].ports[0],
+                  row_start(plan, step.node.parts[0].inputs[0], "iy", "X_SH")),
+        y=Operand(CTYPE[y.dtype], "y", row_start(plan, step.node.outputs[0], "oy", stride)),
         tail=tuple(Operand(CTYPE[g.type(t).dtype], f"r{i}", "0" if channel_vector(all_ops()[step.node.op], y, g.type(t))
-                           else _row(plan, t, "oy", stride)) for i, t in enumerate(tail, 1)),
-        further=tuple(Operand(CTYPE[g.type(t).dtype], f"y{i}", _row(plan, t, "oy", str(s))) for i, (t, (_, s)) in enumerate(
-            zip(step.node.outputs[1:], spec.flags.get("further", ()), strict=False), 2)),
+                           else row_start(plan, t, "oy", stride)) for i, t in enumerate(tail, 1)),
+        further=tuple(Operand(CTYPE[g.type(t).dtype], f"y{i}", row_start(plan, t, "oy", str(s)))
+                      for i, (t, (_, s)) in enumerate(
+                          zip(step.node.outputs[1:], spec.flags.get("further", ()), strict=False), 2)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
         out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()},
         flags=_flags(plan, step, out, names) if nest is None else {"nest": nest},
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images,
         inlined=inlined, linkage="F2C_INLINE" if inlined else "F2C_KERNEL", callee=step.function)
-
-
-def _row(plan: Plan, tensor: str, variable: str, stride: str) -> str:
-    """Where row `variable` of a tensor starts: in a ring, modulo its rows."""
-    ring = plan.rings.get(plan.root(tensor))
-    return f"({variable} % {ring}) * {stride}" if ring else f"{variable} * {stride}"
 
 
 def table_ctype(a: np.ndarray) -> str:
@@ -159,7 +155,7 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
                 name = names[load.table] if load.table else port_name(ports, load.port)
                 ctype = CTYPE[plan.graph.type(tensor).dtype]
                 if load.row_stride:
-                    rows.append(Operand(ctype, name, _row(plan, tensor, "oy", str(load.row_stride))))
+                    rows.append(Operand(ctype, name, row_start(plan, tensor, "oy", str(load.row_stride))))
                     name = f"{name}_row"
                 dtype = plan.graph.type(tensor).dtype
                 values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
@@ -191,7 +187,7 @@ def _source(plan: Plan, step: Step, part: RowPart, operands: Mapping[str, str]) 
     constant = step.spec.tables.get(port)
     ctype = CTYPE[plan.graph.type(tensor).dtype] if constant is None else table_ctype(constant)
     return Operand(ctype, operands[port],
-                   _row(plan, tensor, _named(part.row, operands), str(part.row_stride)))
+                   row_start(plan, tensor, _named(part.row, operands), str(part.row_stride)))
 
 
 def _lanes(tile: Tile, out: Out | None) -> Tile:

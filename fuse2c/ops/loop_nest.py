@@ -9,7 +9,7 @@ import numpy as np
 from fuse2c.ir.types import COMPUTE
 from fuse2c.ops import _program, _tile
 from fuse2c.ops._program import Item, Program
-from fuse2c.ops.base import Call, Contraction, Kernel, Lookup, Op, Regroup, Remap, Spec
+from fuse2c.ops.base import Call, Contraction, Kernel, Lookup, Op, Reads, Regroup, Remap, Spec
 
 BLOCK = 4       # products that are computed at a time: what is loaded of the row serves all of them
 
@@ -79,7 +79,49 @@ def spec(c: Call) -> Spec:
         if value is not None and value.size > 1:
             tables[f"c{port}"] = value.reshape(-1) if product is None else pack(product, value)
     ctype = next((COMPUTE[p.graph.type(t).dtype] for t in p.rows), "")
-    return Spec(tables=tables, scratch=p.scratch, by_rows=False, flags={"program": p, "scratch_ctype": ctype})
+    axis = row_axis(p)
+    flags = {"program": p, "scratch_ctype": ctype, "row_axis": axis}
+    if axis is None:
+        return Spec(tables=tables, scratch=p.scratch, by_rows=False, flags=flags)
+    reads = {i: found for i, t in enumerate(node.inputs) if (found := rows_read(p, t, axis)) is not None}
+    return Spec(tables=tables, scratch=p.scratch, rows=p.shape(p.results[0])[axis], reads=reads, flags=flags)
+
+
+def row_axis(p: Program) -> int | None:
+    """The outer axis along which the result lies in rows, if all operators work along it, row by row."""
+    y = p.graph.type(p.results[0])
+    if len(p.results) > 1 or len(y.shape) < 3 or len(y.memory_axes) < 2:
+        return None
+    axis, rank = y.memory_axes[0], len(y.shape)
+    if any(isinstance(i.form, Lookup) for i in p.order):
+        return None
+    if axis not in p.outer or any(len(p.shape(i.y)) != rank for i in p.order):
+        return None
+    for i in p.order:
+        # A movement by a constant distance has its offset in the address; rows in a ring need the row itself.
+        if isinstance(i.form, Remap) and list(i.form.maps[axis]) != list(range(y.shape[axis])) \
+                and axis not in {a for a, _, _ in ref(p, i.y, rank).maps}:
+            return None
+    return axis
+
+
+def rows_read(p: Program, t: str, axis: int) -> Reads | None:
+    """Rows of an operand for each row of the result; None where they are no rows, or not taken in order."""
+    kind, rank = p.graph.type(t), len(p.shape(p.results[0]))
+    own = axis - (rank - len(kind.shape))
+    if p.graph.data(t) is not None or own < 0 or kind.memory_axes[:1] != (own,):
+        return None
+    rows = p.shape(p.results[0])[axis]
+    users = [i for i in p.order if t in i.node.inputs]
+    maps = {tuple(i.form.maps[axis]) for i in users if isinstance(i.form, Remap)}
+    straight = any(not isinstance(i.form, Remap) for i in users)
+    if straight:
+        maps.add(tuple(range(rows)))
+    if len(maps) != 1 or any(isinstance(i.form, Lookup) for i in users) or any(
+            isinstance(i.form, Contraction) and i.node.inputs.index(t) == 1 for i in users):
+        return None
+    (found,) = maps
+    return (found, found) if list(found) == sorted(found) and max(found) < kind.shape[own] else None
 
 
 def map_tables(p: Program) -> dict[tuple[int, ...], str]:

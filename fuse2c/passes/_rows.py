@@ -102,7 +102,7 @@ def row_step(plan: Plan, step: Step) -> RowStep:
 def _given(plan: Plan, step: Step, t: str, count: int, rows: int) -> Reader:
     """The rows that the kernel itself says it reads; all of them if t has none, or is read as two operands."""
     reads = [step.spec.reads.get(i) for i, other in enumerate(step.node.inputs) if other == t]
-    if t in _tail(step) and t not in step.node.parts[0].inputs and count == rows:
+    if "program" not in step.spec.flags and t in _tail(step) and t not in step.node.parts[0].inputs and count == rows:
         reads = [(tuple(range(rows)), tuple(range(rows)))]
     if count < 2 or not _same_rows(plan, t, count) or len(reads) > 1 or reads[0] is None:
         return Reader(plan.root(t), (0,) * rows, (WHOLE,) * rows)

@@ -61,7 +61,7 @@ class _State:
             return ()
         if kind == "spatial":
             return (0, *range(2, rank), 1)
-        if kind == "same" and len(self.type(y).shape) in (3, 4) and self.before_windows(node, y):
+        if kind in ("same", "strided") and rank in (3, 4) and self.before_windows(node, y):
             return (0, *range(2, rank), 1)
         if kind in ("same", "strided"):
             like = [self.type(t) for t in node.inputs if t and self.tensors[t].data is None
@@ -140,7 +140,7 @@ def windows_want(g: Graph) -> set[str]:
         for y in n.outputs:
             users = g.users(y)
             if users and y not in g.outputs and all(all_ops()[u.op].layout == "spatial" or (
-                    all_ops()[u.op].layout == "same" and found.issuperset(u.outputs)) for u in users):
+                    all_ops()[u.op].layout in ("same", "strided") and found.issuperset(u.outputs)) for u in users):
                 found.add(y)
     return found
 
