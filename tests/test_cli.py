@@ -59,8 +59,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 def process(*args: object, env: dict[str, str] | None = None, encoding: str = "utf-8") -> subprocess.Popen[str]:
     """fuse2c in a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "fuse2c", *map(str, args)], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, encoding=encoding, env=os.environ | {"PYTHONPATH": str(ROOT)} | (env or {}))
+    return subprocess.Popen([sys.executable, "-m", "fuse2c", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            encoding=encoding, env=os.environ | {"PYTHONPATH": str(ROOT)} | (env or {}))
 
 
 def saved(folder: Path, model: onnx.ModelProto, name: str = "m.onnx") -> Path:
@@ -338,8 +338,7 @@ def test_a_terminal_without_unicode(tmp_path: Path) -> None:
     path = saved(tmp_path, broken.model([broken.node("Relu", "x")]), "é.onnx")
     for name, status, shown in (("é", 0, "é: steps"), ("日", 1, "\\u65e5.onnx")):
         env = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
-        done = process("plan", path.with_name(f"{name}.onnx"), env=env, encoding="latin-1")
-        out, err = done.communicate()
+        out, err = (done := process("plan", path.with_name(f"{name}.onnx"), env=env, encoding="latin-1")).communicate()
         assert done.returncode == status and "Traceback" not in err and shown in out + err
 
 

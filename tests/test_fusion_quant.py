@@ -163,7 +163,7 @@ ROWS: list[tuple[Callable[[Builder], None], list[str], str, str]] = [
     (late_pad_unstored, ["DequantizeLinear", "Pad"], "dequantise-late", "the padding 0.07 is no stored value"),
     (late_pad_beyond, ["DequantizeLinear", "Pad"], "dequantise-late", "the padding -100 is no stored value"),
     (late_relu_of_two_scales, [], "dequantise-late", "the tensor has another scale elsewhere"),
-    (early_move, [], "quantise-early", ""), (early_concat, ["QuantizeLinear", "Requantise", "Concat"], "quantise-early", ""),
+    (early_move, [], "quantise-early", ""), (early_concat, ["QuantizeLinear > Requantise > Concat"], "quantise-early", ""),
     (early_per_axis, ["QuantizeLinear"], "quantise-early", "the scale is not one constant for the tensor"),
 ]
 

@@ -88,7 +88,7 @@ def rounding(g: Graph, part: Node, inputs: list[np.ndarray | None], outputs: lis
         terms += (work.macs or work.alu) // max(outputs[0].size, 1)
     if part.op in ("Softmax", "LogSoftmax"):
         terms += 12 * outputs[0].shape[-1]
-    return [2.0 * EPS * terms * size + 1e-38 for size in sizes]
+    return [2.0 * EPS * terms * np.where(np.isfinite(size), size, 0.0) + 1e-38 for size in sizes]
 
 
 def propagated(g: Graph, n: Node, values: Mapping[str, np.ndarray], output: str) -> np.ndarray:
@@ -107,6 +107,6 @@ def propagated(g: Graph, n: Node, values: Mapping[str, np.ndarray], output: str)
                 noise = rng.uniform(-1.0, 1.0, y.shape) * bound if trial and y.dtype.kind == "f" else None
                 found[t] = y if noise is None else (y + noise).astype(y.dtype)
         results.append(found[output].astype(np.float64))
-    deviation = np.max([np.abs(r - results[0]) for r in results[1:]], axis=0)
+    deviation = np.nan_to_num(np.max([np.abs(r - results[0]) for r in results[1:]], axis=0), posinf=0.0)
     half = HALF_EPS.get(g.type(output).dtype.value, 0.0)
     return np.asarray(4.0 * np.maximum(deviation, deviation.mean()) + (16.0 * EPS + half) * np.abs(results[0]) + 1e-37)

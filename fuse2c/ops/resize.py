@@ -231,7 +231,8 @@ def spec(c: Call) -> Spec:
         along = None
     inner = replace(y, shape=tuple(1 if i == along else n for i, n in enumerate(y.shape)))
     straight = Access(tuple(0 if i in (a.axis, along) else s for i, s in enumerate(x.strides)))
-    nest, (base, line) = _copy.walk(inner, [straight], [a.axis], "        ")
+    to = Access(tuple(0 if i == along else s for i, s in enumerate(y.strides)))
+    nest, (at, base, line) = _copy.walk(inner, [to, straight], [a.axis], "        ")
     down = along == a.axis
     tables = {"at": _copy.smallest(np.asarray(a.at, np.int64) * (1 if down else x.strides[a.axis])),
               "w": np.asarray(a.weights, x.dtype.numpy)}
@@ -248,7 +249,7 @@ def spec(c: Call) -> Spec:
     return Spec({"TAPS": a.taps} | (strides or {"X_SH": 0, "Y_SH": 0}), tables, rows=rows, reads=reads,
                 along=None if along is None or _copy_rows.in_rows(y, along) else along,
                 flags={"nest": nest, "iy": tap if down else "oy", "from": base if down else f"{base} + {tap}",
-                       "line": line, "start": start, "store": Store("acc", "", nest.index[0])})
+                       "line": line, "start": start, "store": Store("acc", "", at)})
 
 
 def work(c: Call) -> Work:
