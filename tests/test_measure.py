@@ -263,5 +263,5 @@ def test_launch_overhead_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     assert script.main() == 0
-    rows = capsys.readouterr().out.splitlines()[1:]
+    rows = capsys.readouterr().out.splitlines()[2:]
     assert len(rows) == 4 and all(int(row.split()[-2]) >= 20 for row in rows)

@@ -73,11 +73,11 @@ def _fit(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(graphs())
-def test_random_nests(b: Builder) -> None:
-    """C is the body in numpy, and the body is the model."""
+@given(graphs(), st.sets(st.sampled_from(["loop-nest", "elementwise", "epilogue", "join", "move-later", "common"]), max_size=2))
+def test_random_nests(b: Builder, refused: set[str]) -> None:
+    """C is the body in numpy, and the body is the model; also where rules are left out."""
     with TemporaryDirectory() as folder:
-        compiled = compile(b, Path(folder))
+        compiled = compile(b, Path(folder), no_fuse_rules=tuple(sorted(refused)))
         if not compiled.plan.steps:
             return
         rows = samples(compiled.plan, 2)
@@ -143,6 +143,26 @@ def test_near_misses(tmp_path: Path) -> None:
     compiled = compile(b, tmp_path)
     assert any("bytes of scratch" in r for r in reasons(compiled, "fuse", "loop-nest"))
     assert_c_is_reference(compiled)
+
+
+def test_limits_of_one_kernel(tmp_path: Path) -> None:
+    """More operands than a core has registers for stay apart, with the reason; a longer chain is cut."""
+    b = Builder()
+    total = b.input((3, 7))
+    for _ in range(20):
+        total = b.op("Add", total, b.op("Tanh", b.input((3, 7))))
+    b.output(total)
+    compiled = compile(b, tmp_path)
+    assert any("operands and results, at most" in r for r in reasons(compiled, "fuse", "elementwise"))
+    assert 2 <= len(compiled.plan.steps) < 8
+    assert_c_is_reference(compiled)
+    b = Builder()
+    x = b.input((3, 7))
+    for _ in range(120):
+        x = b.op("Neg", x)
+    b.output(x)
+    compiled = compile(b, tmp_path)
+    assert len(compiled.plan.steps) == 2 and any("operators, at most" in r for r in reasons(compiled, "fuse", "elementwise"))
 
 
 def test_barriers_and_rules_left_out(tmp_path: Path) -> None:

@@ -325,12 +325,13 @@ class Writer:
         nest = _nest.nest(TensorType(self.p.graph.type(products[0].y).dtype, found.inner), self.all_accesses(len(found.inner)),
                           indent="", letter="j")
         body = self.filled(body, nest, {})
+        column = [f"{STEP * 2}const int32_t j0 = block + u;"] * any("j0" in line for line in body)
         lines = []
         for b in _tile.blocks(prod(found.inner), BLOCK):
             lines.append(f"for (int32_t block = {b.first}; block < {b.end}; block += {b.size}) {{")
             for n, item in enumerate(products):
                 lines += [f"{STEP}{line}" for line in self.sums(item, n, b.size)]
-            lines += [f"{STEP}for (int32_t u = 0; u < {b.size}; ++u) {{", f"{STEP * 2}const int32_t j0 = block + u;",
+            lines += [f"{STEP}for (int32_t u = 0; u < {b.size}; ++u) {{", *column,
                       *(f"{STEP * 2}{line}" for line in body), f"{STEP}}}", "}"]
         return lines
 

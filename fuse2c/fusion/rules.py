@@ -4,12 +4,14 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from fuse2c.fusion.dsl import Fuse, Group, made, results
+from fuse2c.fusion.dsl import Fuse, Group, made, operands, results
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
 from fuse2c.ops._program import NoNest, build
 from fuse2c.ops._tail import channel_vector
 from fuse2c.ops.base import Contraction, Reduction, Regroup, bind, layout, no_nest
+
+POINTERS, PARTS = 14, 96      # of one fused loop
 
 
 def is_scalar(node: Node) -> bool:
@@ -126,6 +128,15 @@ def nestable() -> frozenset[str]:
     return frozenset(o.name for o in all_ops().values() if o.nest is not no_nest)
 
 
+def fits_core(g: Graph, group: Group) -> str:
+    """Few enough pointers for the registers of a small core, and code that stays one readable function."""
+    pointers = len([t for t in operands(group) if g.data(t) is None]) + len(results(g, group))
+    if pointers > POINTERS:
+        return f"{pointers} operands and results, at most {POINTERS}"
+    parts = sum(len(n.parts) for n in group)
+    return f"{parts} operators, at most {PARTS}" if parts > PARTS else ""
+
+
 # --- elementwise: any number of elementwise operators over one iteration space ---
 
 def alongside(g: Graph, group: Group, node: Node) -> str:
@@ -177,9 +188,9 @@ def rules() -> tuple[Fuse, ...]:
     """All fusions."""
     return (
         replace(EPILOGUE, seeds=anchors() - scalars() - nestable()),
-        Fuse("loop-nest", nestable() | scalars(), nests, (is_program,), into="LoopNest", upwards=True,
+        Fuse("loop-nest", nestable() | scalars(), nests, (fits_core, is_program), into="LoopNest", upwards=True,
              pays="row by row: what is between its operators is a number or a row"),
         replace(EPILOGUE, seeds=anchors() - scalars()),
-        Fuse("elementwise", scalars(), alongside, (full_results,), into="Elementwise", upwards=True,
+        Fuse("elementwise", scalars(), alongside, (fits_core, full_results), into="Elementwise", upwards=True,
              pays="one loop: every element is loaded once, intermediates stay in registers"),
     )

@@ -91,7 +91,19 @@ class Program:
         moved = any(isinstance(i.form, (Remap, Regroup)) for i in self.order if t in i.node.inputs)
         return (self.inner(y) == self.inner(t) and self.graph.type(y).dtype == kind and not kind.is_half
                 and not kind.is_quantised and not self.is_number(y) and y not in self.stored and not moved
-                and self.free_from(t) <= self.at[y] + 0.5)
+                and self.may_follow(t, y))
+
+    def may_follow(self, t: str, y: str) -> bool:
+        """Whether an element of `y` may be stored where that of `t` lies: all reads of it come before."""
+        free = self.free_from(t)
+        # In one pass an element is loaded when it is first needed: certainly before what is computed from it is stored.
+        return free <= self.at[y] or (free == self.at[y] + 0.5 and self._computed_from(y, t))
+
+    def _computed_from(self, y: str, t: str) -> bool:
+        """Whether `y` needs the element of `t` that lies at its own place."""
+        item = self.items.get(y)
+        return item is not None and item.form is None and any(
+            x == t or (x not in self.stored and self._computed_from(x, t)) for x in item.node.inputs)
 
     def free_from(self, t: str) -> float:
         """The first pass that may write over a stored row; n + 0.5: pass n may, element for element as it reads."""
@@ -109,14 +121,14 @@ class Program:
     def rows(self) -> dict[str, int]:
         """Where the stored tensors that are no results, and lie in none, lie in scratch, in elements."""
         found, end, hosted = dict[str, int](), 0, self.hosts
-        until: dict[int, tuple[int, float]] = {}        # offset -> elements there, and from which pass they are free
+        there: dict[int, str] = {}                      # offset -> the tensor that lies there last
         for t in (t for t in self.items if t in self.stored and t not in self.results and t not in hosted):
             size = prod(self.inner(t))
-            fits = [o for o, (n, free) in until.items() if n == size and free <= self.at[t] + 0.5
+            fits = [o for o, u in there.items() if prod(self.inner(u)) == size and self.may_follow(u, t)
                     and not isinstance(self.items[t].form, Join)]
             found[t] = fits[0] if fits else end
             end += 0 if fits else size
-            until[found[t]] = (size, self.free_from(t))
+            there[found[t]] = t
         return found
 
     @property
