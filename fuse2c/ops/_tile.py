@@ -11,7 +11,7 @@ import numpy as np
 
 from fuse2c import quant
 from fuse2c.errors import Overflow
-from fuse2c.ir.types import Quant, TensorType
+from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops.base import Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
@@ -49,6 +49,11 @@ class Block:
     def outs(self) -> range:
         """The outputs inside one block."""
         return range(self.size)
+
+    @property
+    def words(self) -> int:
+        """Weight words of one step, where a word serves two outputs."""
+        return (self.size + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +145,9 @@ def finish(r: Requant, channel: str = "oc") -> Scalar:
     table = {"mult": r.multipliers}
     if r.shift >= 33:
         j = r.shift - 32
-        text = f"f2c_requant({{a}}, {{t_mult}}{index}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
-        return Scalar(text, table, limits=limits)
+        args = f"({{a}}, {{t_mult}}{index}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
+        limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
+        return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited)
     text = f"f2c_requant_wide({{a}}, {{t_mult}}{index}, {r.shift}, {r.zero}, {r.low}, {r.high})"
     return Scalar(text, table, limits=limits)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _tile, _volume, _window
+from fuse2c.ops import _dsp, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -208,6 +208,31 @@ def is_tiled(c: Call) -> str:
     return "the weights or the bias are variable" if variable else has_accumulator(c)
 
 
+def is_dsp(c: Call) -> str:
+    """One group of integers whose weights fit into bytes."""
+    if why := is_tiled(c):
+        return why
+    if c.attrs.group > 1:
+        return "grouped"
+    w = c.constant(1)
+    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+
+
+def dsp_spec(c: Call) -> Spec:
+    """The elements under a row of the window are a segment: adjacent in memory, or gathered."""
+    flat, bias = matrix(c)
+    x, y, w = c.type(0), c.y[0], c.attrs.window
+    names = _window.constants(c, w)
+    adjacent = names["DIL_W"] == 1 and (x.shape[1] == 1 or names["X_SC"] == 1) \
+        and (names["K_W"] == 1 or names["X_SW"] == x.shape[1])
+    tables, words, flags = _dsp.flags(c, flat, bias, names["K_H"], names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    span = flat.shape[1] // names["K_H"]
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
+           "SPAN": span, "EDGES": words}
+    edges = 0 if is_pointwise(c) == "" else span * flags["runs"][0].size
+    return base_spec(c, 4 * words + edges, tables, own, **flags)
+
+
 def volume_spec(c: Call) -> Spec:
     """Any number of dimensions, variable weights; the zero point is subtracted from each element (see depthwise)."""
     w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
@@ -225,6 +250,8 @@ OP = Op(
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        Kernel("pointwise_dsp", dsp_spec, when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS),
+        Kernel("conv_dsp", dsp_spec, when=is_dsp, needs=_dsp.NEEDS),
         Kernel("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         Kernel("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),
