@@ -13,7 +13,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _dsp, _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -186,6 +186,38 @@ def depthwise_spec(c: Call) -> Spec:
     return replace(spec, macs=unpadded(c))
 
 
+def is_depthwise_dsp(c: Call) -> str:
+    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    w = c.attrs.window
+    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
+        return "a window of one column, dilated, or several outputs a channel"
+    weights = c.constant(1)
+    return _dsp.why_not(_tile.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
+
+
+def depthwise_dsp_spec(c: Call) -> Spec:
+    """Neighbouring columns in one word; rows of the window that are padding are in the accumulator's start."""
+    flat, bias = matrix(c)
+    zero = c.quant(0).zero[0]
+    names = _window.constants(c, c.attrs.window)
+    rows, taps = names["K_H"], names["K_W"]
+    order = _dsp_depthwise.words(taps, names["STRIDE_W"])
+    found, tiles = _dsp_depthwise.spans(names, zero)
+    table = _dsp_depthwise.pack(flat.reshape(-1, rows, taps), order)
+    unrolled = rows <= _dsp_depthwise.UNROLLED
+    flags = {"spans": found, "tile": tiles, "words": range(0, len(order), 2), "unroll": f"F2C_UNROLL_BY({rows})" if unrolled else "",
+             "padding": [_dsp_depthwise.Mac("start", f, order.index(p)) for f, _, p in _dsp_depthwise.uses(0, taps)],
+             "unused": " ".join(f"b[{i}] = 0;" for i in range(len(order))) if unrolled else "",
+             "ky_first": "0" if unrolled else "ky_first", "ky_end": "K_H" if unrolled else "ky_end",
+             "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"WORDS": 2 * table.shape[-1], "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum()
+    spec = base_spec(c, 0, {"w": table.reshape(-1), "b": bias}, own, **flags)
+    return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * int(inside) * taps * names["OUT_W"] * names["OUT_C"])
+
+
 def unpadded(c: Call) -> int:
     """Multiply-accumulates of a kernel that skips the padding."""
     x, y = c.type(0), c.y[0]
@@ -249,6 +281,7 @@ OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
+        Kernel("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         Kernel("pointwise_dsp", dsp_spec, when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS),
         Kernel("conv_dsp", dsp_spec, when=is_dsp, needs=_dsp.NEEDS),
