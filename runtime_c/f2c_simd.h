@@ -1,7 +1,7 @@
 /** @file f2c_simd.h  One instruction of Arm's DSP extension a function, each with a portable body of the same meaning.
  *
  * A word holds two halfwords (low, high) or four bytes, the first element lowest: little-endian, as the generator packs.
- * A sum that does not fit into 32 bits is the generator's fault: it proves that none can occur.
+ * Sums wrap around: a kernel may let them, where what it takes from them fits.
  */
 #ifndef F2C_SIMD_H
 #define F2C_SIMD_H
@@ -20,6 +20,18 @@ static inline int32_t f2c_low(int32_t a)
 static inline int32_t f2c_high(int32_t a)
 {
     return a >> 16;
+}
+
+/** a + b + c modulo 2^32. */
+static inline int32_t f2c_wrapping_sum(int32_t a, int32_t b, int32_t c)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b + (uint32_t)c);
+}
+
+/** The sum h that was collected 256-fold on top of another: x = low + 256 h modulo 2^32, |h| < 2^23. */
+static inline int32_t f2c_upper_sum(int32_t x, int32_t low)
+{
+    return (int32_t)((uint32_t)x - (uint32_t)low) >> 8;
 }
 
 /** The word at any address. */
@@ -88,7 +100,7 @@ static inline int32_t f2c_uxtb16_ror8(int32_t a)
 static inline int32_t f2c_smlad(int32_t a, int32_t b, int32_t sum)
 {
     int32_t y;
-    F2C_DSP3(y, "smlad", a, b, sum, sum + (f2c_low(a) * f2c_low(b)) + (f2c_high(a) * f2c_high(b)));
+    F2C_DSP3(y, "smlad", a, b, sum, f2c_wrapping_sum(sum, f2c_low(a) * f2c_low(b), f2c_high(a) * f2c_high(b)));
     return y;
 }
 
@@ -96,7 +108,7 @@ static inline int32_t f2c_smlad(int32_t a, int32_t b, int32_t sum)
 static inline int32_t f2c_smlabb(int32_t a, int32_t b, int32_t sum)
 {
     int32_t y;
-    F2C_DSP3(y, "smlabb", a, b, sum, sum + (f2c_low(a) * f2c_low(b)));
+    F2C_DSP3(y, "smlabb", a, b, sum, f2c_wrapping_sum(sum, f2c_low(a) * f2c_low(b), 0));
     return y;
 }
 
@@ -104,7 +116,7 @@ static inline int32_t f2c_smlabb(int32_t a, int32_t b, int32_t sum)
 static inline int32_t f2c_smlabt(int32_t a, int32_t b, int32_t sum)
 {
     int32_t y;
-    F2C_DSP3(y, "smlabt", a, b, sum, sum + (f2c_low(a) * f2c_high(b)));
+    F2C_DSP3(y, "smlabt", a, b, sum, f2c_wrapping_sum(sum, f2c_low(a) * f2c_high(b), 0));
     return y;
 }
 
@@ -112,7 +124,7 @@ static inline int32_t f2c_smlabt(int32_t a, int32_t b, int32_t sum)
 static inline int32_t f2c_smlatb(int32_t a, int32_t b, int32_t sum)
 {
     int32_t y;
-    F2C_DSP3(y, "smlatb", a, b, sum, sum + (f2c_high(a) * f2c_low(b)));
+    F2C_DSP3(y, "smlatb", a, b, sum, f2c_wrapping_sum(sum, f2c_high(a) * f2c_low(b), 0));
     return y;
 }
 
@@ -120,7 +132,7 @@ static inline int32_t f2c_smlatb(int32_t a, int32_t b, int32_t sum)
 static inline int32_t f2c_smlatt(int32_t a, int32_t b, int32_t sum)
 {
     int32_t y;
-    F2C_DSP3(y, "smlatt", a, b, sum, sum + (f2c_high(a) * f2c_high(b)));
+    F2C_DSP3(y, "smlatt", a, b, sum, f2c_wrapping_sum(sum, f2c_high(a) * f2c_high(b), 0));
     return y;
 }
 

@@ -66,6 +66,11 @@ class View:
     tables_first: tuple[str, ...] = ()
 
     @property
+    def alone(self) -> str:
+        """The qualifier of the result's row in a further function of the kernel: no operand of the tail can be the same."""
+        return "" if self.tail else "restrict "
+
+    @property
     def tail_args(self) -> str:
         """What a further function of the kernel is passed for the tail: pointers to rows, behind other arguments."""
         return "".join(f", {r.name}_row" for r in self.tail)

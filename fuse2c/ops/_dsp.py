@@ -1,9 +1,10 @@
 """The matrix core for Arm's DSP extension: tiles of up to four pixels times two outputs, two products an instruction.
 
 The elements of a tile's pixels are widened once to pairs of int16, [depth / 2][pixels]. A weight word serves two outputs
-at two depths: the low bytes of its halfwords are the weights of the even output. Where no halfword and no sum overflows,
-a halfword is 256 * odd + even ("joined"): the word itself, taken as two int16, then sums X = even + 256 * odd, so that
-(X - even) >> 8 is the sum of the odd output, for one instruction a word less. Else its high byte is the odd weight.
+at two depths: the low bytes of its halfwords are the weights of the even output. Where no halfword overflows, it is
+256 * odd + even ("joined"): the word itself, taken as two int16, then sums X = even + 256 * odd modulo 2^32, so that
+(X - even) >> 8 is the sum of the odd output, if that is below 2^23: one instruction a word less. Where it is only without
+its bias, that is added last ("apart"). Else the high byte of a halfword is the odd weight ("bytes").
 """
 from __future__ import annotations
 
@@ -93,14 +94,15 @@ def padded(words: int) -> int:
     return next(n for n in range(words, 2 * words + 1) if unrolled(n))
 
 
-def joined(c: Call, w: np.ndarray, bias: np.ndarray) -> bool:
-    """Whether 256 * odd + even fits into int16 for all weights, and 256 times the odd sum plus the even one into int32."""
+def packing(x: TensorType, w: np.ndarray, bias: np.ndarray) -> str:
+    """"joined", "apart" or "bytes": how two weights share a halfword."""
     even, odd = _outputs(w)
-    low, high = c.type(0).dtype.range
-    halves = 256 * odd.astype(np.int32) + even
-    reach = accumulator_bound(w, bias, low, high)
-    even_reach, odd_reach = _outputs(reach)
-    return bool(halves.min() >= -2 ** 15 and (256 * odd_reach + even_reach).max() < 2 ** 31)
+    if (256 * odd.astype(np.int32) + even).min() < -2 ** 15:
+        return "bytes"
+    for form, start in (("joined", bias), ("apart", np.zeros_like(bias))):
+        if _outputs(accumulator_bound(w, start, *x.dtype.range))[1].max() < 2 ** 23:
+            return form
+    return "bytes"
 
 
 def _outputs(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,8 +112,10 @@ def _outputs(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return a[0::2], a[1::2]
 
 
-def pack(w: np.ndarray, bias: np.ndarray, block: int, join: bool) -> np.ndarray:
+def pack(w: np.ndarray, bias: np.ndarray, block: int, form: str) -> np.ndarray:
     """One stream of int32: for each block of outputs the start of its accumulators, then its words, depth by depth.
+
+    If "apart", the starts of odd outputs are those of the even ones, and their biases follow the words.
 
     w: [outputs, 2 * words], in the order of the tile's pairs.
     """
@@ -120,11 +124,12 @@ def pack(w: np.ndarray, bias: np.ndarray, block: int, join: bool) -> np.ndarray:
         for first in range(b.first, b.end, b.size):
             even, odd = (part.astype(np.int64) for part in _outputs(w[first:first + b.size]))
             start = bias[first:first + b.size].astype(np.int64)
-            if join:
-                start[1::2] = 256 * start[1::2] + start[0:len(start) // 2 * 2:2]
-            half = 256 * odd + even if join else 256 * odd + (even & 0xFF)
+            behind = start[1::2].copy() if form == "apart" else start[:0]
+            if form != "bytes":
+                start[1::2] = (256 * start[1::2] if form == "joined" else 0) + start[0:len(start) // 2 * 2:2]
+            half = 256 * odd + (even & 0xFF if form == "bytes" else even)
             words = (half[:, 0::2] & 0xFFFF) | (half[:, 1::2] & 0xFFFF) << 16
-            parts += [start.astype(np.int32), words.T.reshape(-1).astype(np.uint32).view(np.int32)]
+            parts += [part.reshape(-1).astype(np.uint32).view(np.int32) for part in (start, words.T, behind)]
     return np.concatenate(parts)
 
 
@@ -138,7 +143,7 @@ def arranged(w: np.ndarray, segments: int) -> np.ndarray:
     return np.pad(flat, ((0, 0), (0, 2 * padded(flat.shape[1] // 2) - flat.shape[1])))
 
 
-def tile(pixels: int, outputs: int, block: int, join: bool, y: tuple[int, int]) -> Tile:
+def tile(pixels: int, outputs: int, block: int, form: str, y: tuple[int, int]) -> Tile:
     """The accumulators of a tile; y: distance of neighbouring channels and pixels of the result, in elements."""
     made = []
     for b in _tile.blocks(outputs, block):
@@ -149,7 +154,8 @@ def tile(pixels: int, outputs: int, block: int, join: bool, y: tuple[int, int]) 
                 for o in b.outs:
                     oc = f"oc + {o}" if o else "oc"
                     acc = f"acc{p}{o}"
-                    value = f"(acc{p}{o} - acc{p}{o - 1}) >> 8" if join and o % 2 else acc
+                    value = f"f2c_upper_sum({acc}, acc{p}{o - 1})" if form != "bytes" and o % 2 else acc
+                    value += f" + w[{o // 2}]" if form == "apart" and o % 2 else ""
                     at = f"at + {p * y[1]}" if p else "at"
                     row.append(Step(acc, p, o, oc, Store(value, oc, _tile.index(at, oc, y[0])),
                                     load=group if p == group[0] and o == 0 else ()))
@@ -163,15 +169,15 @@ def flags(c: Call, w: np.ndarray, bias: np.ndarray, segments: int, width: int,
 
     w: [outputs, depth] centred int8, depth being segments of elements that are adjacent in memory.
     """
-    join, found = joined(c, w, bias), runs(width)
+    form, found = packing(c.type(0), w, bias), runs(width)
     block = 4 if found[0].size == 1 else 2
     stream, length = arranged(w, segments), w.shape[1] // segments
     words = stream.shape[1] // 2
-    halves = ["f2c_sxtb16(w[0])", "w[0]", "f2c_sxtb16(w[1])", "w[1]"] if join else \
-        ["f2c_sxtb16(w[0])", "f2c_sxtb16_ror8(w[0])", "f2c_sxtb16(w[1])", "f2c_sxtb16_ror8(w[1])"]
-    tiles = {r.key: tile(r.size, w.shape[0], block, join, y) for r in found}
-    return {"w": pack(stream, bias, block, join)}, words * max(r.size for r in found), {
-        "tile": tiles, "runs": found, "halves": halves,
+    upper = "f2c_sxtb16_ror8({})" if form == "bytes" else "{}"
+    halves = [text.format(f"w[{i}]") for i in range(2) for text in ("f2c_sxtb16({})", upper)]
+    tiles = {r.key: tile(r.size, w.shape[0], block, form, y) for r in found}
+    return {"w": pack(stream, bias, block, form)}, words * max(r.size for r in found), {
+        "tile": tiles, "runs": found, "apart": form == "apart", "halves": halves,
         "words": words, "steps": unrolled(words), "trips": words // unrolled(words),
         "quads": length // 4, "rest": rest(length), "widen": widening(c.type(0)), "scratch_ctype": "int32_t"}
 

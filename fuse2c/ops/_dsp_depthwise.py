@@ -6,7 +6,7 @@ of a pair that another output needs.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Span:
     size: int
     first: int
     end: int
+    skip: int               # columns in front of the first one inside
     columns: tuple[Columns, ...]
     lanes: tuple[Lane, ...]
 
@@ -98,12 +99,13 @@ def spans(names: dict[str, int], fill: int) -> tuple[tuple[Span, ...], dict[str,
     for first, size in tiles(names["OUT_W"]):
         count = (size - 1) * stride + taps
         inside = [0 <= first * stride - left + i < width for i in range(count)]
-        columns = tuple(_columns(inside, stride, taps, size, order, fill))
+        skip = inside.index(True) if True in inside else 0
+        columns = tuple(_columns(inside, skip, stride, taps, size, order, fill))
         if found and (found[-1].size, found[-1].columns) == (size, columns):
-            found[-1] = Span(size, found[-1].first, first + size, columns, found[-1].lanes)
+            found[-1] = replace(found[-1], end=first + size)
             continue
         lanes = tuple(_lane(o, names["Y_SC"], names["Y_SW"]) for o in range(size))
-        found.append(Span(size, first, first + size, columns, lanes))
+        found.append(Span(size, first, first + size, skip, columns, lanes))
         stores[found[-1].key] = Tile(range(size), ((Block(0, 1, 1), lanes),))
     return tuple(found), stores
 
@@ -113,11 +115,11 @@ def _lane(o: int, channel: int, column: int) -> Lane:
     return Lane(f"acc{o}", o, 0, "oc", Store(f"acc{o}", "oc", _tile.index(at, "oc", channel)))
 
 
-def _columns(inside: list[bool], stride: int, taps: int, size: int, order: list[tuple[int, int]], fill: int) -> list[Columns]:
+def _columns(inside: list[bool], skip: int, stride: int, taps: int, size: int, order: list[tuple[int, int]],
+             fill: int) -> list[Columns]:
     """Columns of a tile in pairs, each with the products that it is in."""
     def value(i: int) -> str:
-        at = f"px[left + ({i} * X_SW)]" if i else "px[left]"
-        return at if inside[i] else str(fill)
+        return f"px[{i - skip} * X_SW]" if inside[i] else str(fill)
     macs: dict[int, list[Mac]] = {}
     for o in range(size):
         for function, word, pair in uses(o * stride, taps):

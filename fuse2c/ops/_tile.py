@@ -55,6 +55,11 @@ class Block:
         """Weight words of one step, where a word serves two outputs."""
         return (self.size + 1) // 2
 
+    @property
+    def odd(self) -> int:
+        """Outputs with an odd number in the block."""
+        return self.size // 2
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
