@@ -17,12 +17,11 @@ import numpy as np
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import _tile
 from fuse2c.ops._tile import Lane, Store, Tile
-from fuse2c.ops.base import Call
 from fuse2c.quant import accumulator_bound
 
 NEEDS = frozenset({"dsp"})
 LARGEST = 4             # pixels of a tile: more accumulators than eight do not fit into the registers
-UNROLL = (8, 7, 6, 5, *range(9, 17), 4)     # steps of one trip of the inner loop: the first that divides them
+MOST, LEAST = 16, 4     # steps of one trip of the inner loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +83,17 @@ def pairs(length: int) -> tuple[tuple[int, int], ...]:
     return (*found, *((k, k + 1 if k + 1 < length else -1) for k in range(whole, length, 2)))
 
 
-def unrolled(words: int) -> int:
-    """Steps of one trip of the inner loop; 0 if nothing divides them."""
-    return words if words <= UNROLL[0] else next((n for n in UNROLL if words % n == 0), 0)
+def unrolled(words: int, pixels: int) -> int:
+    """Steps of one trip of the inner loop, about eight, sixteen if they are short; 0 if no such number divides them."""
+    if words <= MOST // 2:
+        return words
+    best = MOST if pixels == 1 else MOST // 2
+    return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - best), -n), default=0)
 
 
 def padded(words: int) -> int:
     """Words of a stream such that the inner loop can be unrolled without a rest."""
-    return next(n for n in range(words, 2 * words + 1) if unrolled(n))
+    return next(n for n in range(words, 2 * words + 1) if unrolled(n, 1))
 
 
 def packing(x: TensorType, w: np.ndarray, bias: np.ndarray) -> str:
@@ -163,23 +165,24 @@ def tile(pixels: int, outputs: int, block: int, form: str, y: tuple[int, int]) -
     return Tile(range(pixels), tuple(made))
 
 
-def flags(c: Call, w: np.ndarray, bias: np.ndarray, segments: int, width: int,
+def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, segments: int, width: int,
           y: tuple[int, int]) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core.
 
     w: [outputs, depth] centred int8, depth being segments of elements that are adjacent in memory.
     """
-    form, found = packing(c.type(0), w, bias), runs(width)
+    form, found = packing(x, w, bias), runs(width)
     block = 4 if found[0].size == 1 else 2
     stream, length = arranged(w, segments), w.shape[1] // segments
     words = stream.shape[1] // 2
     upper = "f2c_sxtb16_ror8({})" if form == "bytes" else "{}"
-    halves = [text.format(f"w[{i}]") for i in range(2) for text in ("f2c_sxtb16({})", upper)]
+    halves = [text.format(f"w{i}") for i in range(2) for text in ("f2c_sxtb16({})", upper)]
+    steps = unrolled(words, found[0].size)
     tiles = {r.key: tile(r.size, w.shape[0], block, form, y) for r in found}
     return {"w": pack(stream, bias, block, form)}, words * max(r.size for r in found), {
         "tile": tiles, "runs": found, "apart": form == "apart", "halves": halves,
-        "words": words, "steps": unrolled(words), "trips": words // unrolled(words),
-        "quads": length // 4, "rest": rest(length), "widen": widening(c.type(0)), "scratch_ctype": "int32_t"}
+        "words": words, "steps": steps, "trips": words // steps,
+        "quads": length // 4, "rest": rest(length), "widen": widening(x), "scratch_ctype": "int32_t"}
 
 
 def rest(length: int) -> Sequence[Pair]:

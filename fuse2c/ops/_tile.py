@@ -56,6 +56,11 @@ class Block:
         return (self.size + 1) // 2
 
     @property
+    def pairs(self) -> range:
+        """Those words."""
+        return range(self.words)
+
+    @property
     def odd(self) -> int:
         """Outputs with an odd number in the block."""
         return self.size // 2

@@ -257,7 +257,7 @@ def dsp_spec(c: Call) -> Spec:
     names = _window.constants(c, w)
     adjacent = names["DIL_W"] == 1 and (x.shape[1] == 1 or names["X_SC"] == 1) \
         and (names["K_W"] == 1 or names["X_SW"] == x.shape[1])
-    tables, words, flags = _dsp.flags(c, flat, bias, names["K_H"], names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    tables, words, flags = _dsp.flags(x, flat, bias, names["K_H"], names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     span = flat.shape[1] // names["K_H"]
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
            "SPAN": span, "EDGES": words}
