@@ -87,7 +87,7 @@ def unrolled(words: int, pixels: int) -> int:
     """Steps of one trip of the inner loop, about eight, sixteen if they are short; 0 if no such number divides them."""
     if words <= MOST // 2:
         return words
-    best = MOST if pixels == 1 else MOST // 2
+    best = MOST
     return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - best), -n), default=0)
 
 
