@@ -79,7 +79,8 @@ def pack(w: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
     wide = w.astype(np.int64)
     halves = [wide[..., a] & 0xFF | (wide[..., b] & 0xFF) << 16 for a, b in pairs]
     halves += [np.zeros_like(halves[0])] * (len(halves) % 2)
-    return np.stack([a | b << 8 for a, b in zip(halves[0::2], halves[1::2], strict=True)], axis=-1).astype(np.uint32).view(np.int32)
+    words = np.stack([a | b << 8 for a, b in zip(halves[0::2], halves[1::2], strict=True)], axis=-1)
+    return words.astype(np.uint32).view(np.int32)
 
 
 def tiles(width: int) -> list[tuple[int, int]]:

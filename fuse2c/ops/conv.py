@@ -207,7 +207,8 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     found, tiles = _dsp_depthwise.spans(names, zero)
     table = _dsp_depthwise.pack(flat.reshape(-1, rows, taps), order)
     unrolled = rows <= _dsp_depthwise.UNROLLED
-    flags = {"spans": found, "tile": tiles, "words": range(0, len(order), 2), "unroll": f"F2C_UNROLL_BY({rows})" if unrolled else "",
+    flags = {"spans": found, "tile": tiles, "words": range(0, len(order), 2),
+             "unroll": f"F2C_UNROLL_BY({rows})" if unrolled else "",
              "padding": [_dsp_depthwise.Mac("start", f, order.index(p)) for f, _, p in _dsp_depthwise.uses(0, taps)],
              "unused": " ".join(f"b[{i}] = 0;" for i in range(len(order))) if unrolled else "",
              "ky_first": "0" if unrolled else "ky_first", "ky_end": "K_H" if unrolled else "ky_end",

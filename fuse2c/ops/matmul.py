@@ -293,7 +293,8 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when), Kernel("pointwise_dsp", dsp_spec, when=dsp_when, needs=_dsp.NEEDS),
+    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
+             Kernel("pointwise_dsp", dsp_spec, when=dsp_when, needs=_dsp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )

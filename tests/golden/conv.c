@@ -4,18 +4,19 @@
  *   9216 multiply-accumulates */
 static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
 {
-    const int32_t v0 = f2c_clamp_s32(f2c_requant(acc, digits_int8_02_conv_mult[oc], -16320, 7), -128, 127);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_02_conv_mult[oc], -16320, 7);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
-static F2C_KERNEL void digits_int8_02_conv(const int8_t *x, int8_t *y, int8_t *restrict scratch, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int8_t *restrict scratch, int32_t row, int32_t row_end)
 {
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 64 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUPS = 1, GROUP_C = 1 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUPS = 1, GROUP_C = 1, GROUP_OUT = 16 };
     enum { DEPTH = 9, FILL = -128, TILE = 2 };
     for (int32_t oy = row; oy < row_end; ++oy) {
-        int8_t *const y_row = &y[oy * Y_SH];
+        F2C_MACS(OUT_W * GROUPS * GROUP_OUT * DEPTH);
+        int8_t *const y_row = &y[(oy % 3) * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ox += TILE) {
             const int32_t count = ((OUT_W - ox) < TILE) ? (OUT_W - ox) : TILE;
             const int8_t *w = digits_int8_02_conv_w;

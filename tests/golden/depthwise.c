@@ -1,14 +1,14 @@
 /* Conv > Relu
  *   from  depthwise_raw; depthwise_relu
  *   int8 [1, 16, 8, 8] -> int8 [1, 16, 8, 8]
- *   9216 multiply-accumulates */
+ *   7744 multiply-accumulates */
 static inline int8_t digits_int8_03_conv_out(int32_t acc, int32_t oc)
 {
-    const int32_t v0 = f2c_clamp_s32(f2c_requant(acc, digits_int8_03_conv_mult[oc], -8160, 6), -128, 127);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_03_conv_mult[oc], -8160, 6);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
-static F2C_KERNEL void digits_int8_03_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_int8_03_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
 {
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, OUT_C = 16, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
@@ -21,9 +21,9 @@ static F2C_KERNEL void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
         const int8_t *x_rows[K_H] = {0};
         for (int32_t ky = ky_first; ky < ky_end; ++ky) {
             const int32_t iy = top + (ky * DIL_H);
-            x_rows[ky] = &x[iy * X_SH];
+            x_rows[ky] = &x[(iy % 3) * X_SH];
         }
-        int8_t *const y_row = &y[oy * Y_SH];
+        int8_t *const y_row = &y[(oy % 1) * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ++ox) {
             const int32_t left = (ox * STRIDE_W) - PAD_LEFT;
             const int32_t kx_first = (left < 0) ? ((DIL_W - 1 - left) / DIL_W) : 0;
@@ -32,6 +32,7 @@ static F2C_KERNEL void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
             const int32_t at = ox * Y_SW;
             if ((ky_first == 0) && (ky_end == K_H) && (kx_first == 0) && (kx_end == K_W)) {
                 /* the whole window lies inside: constant bounds, so that the compiler unrolls */
+                F2C_MACS(OUT_C * K_H * K_W);
                 for (int32_t oc = 0; oc < OUT_C; ++oc) {
                     int32_t acc = digits_int8_03_conv_b[oc];
                     for (int32_t ky = 0; ky < K_H; ++ky) {
@@ -48,6 +49,7 @@ static F2C_KERNEL void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
                     for (int32_t ky = ky_first; ky < ky_end; ++ky) {
                         for (int32_t kx = kx_first; kx < kx_end; ++kx) {
                             const int32_t ix = left + (kx * DIL_W);
+                            F2C_MACS(1);
                             acc += (x_rows[ky][(ix * X_SW) + ((oc / MULT) * X_SC)] - (-128))
                                 * digits_int8_03_conv_w[(((ky * K_W) + kx) * OUT_C) + oc];
                         }

@@ -2,7 +2,7 @@
  *   from  pool
  *   float32 [1, 32, 8, 8] -> float32 [1, 32, 4, 4]
  *   2048 operations */
-static F2C_KERNEL void digits_fp32_4_maxpool(const float *restrict x, float *restrict y, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_fp32_4_maxpool(const float *restrict x, float *restrict y, int32_t row, int32_t row_end)
 {
     enum { IN_H = 8, IN_W = 8, OUT_W = 4, OUT_C = 32, K_H = 2, K_W = 2 };
     enum { STRIDE_H = 2, STRIDE_W = 2, DIL_H = 1, DIL_W = 1, PAD_TOP = 0, PAD_LEFT = 0, X_SC = 1 };
@@ -15,7 +15,7 @@ static F2C_KERNEL void digits_fp32_4_maxpool(const float *restrict x, float *res
         const float *x_rows[K_H] = {0};
         for (int32_t ky = ky_first; ky < ky_end; ++ky) {
             const int32_t iy = top + (ky * DIL_H);
-            x_rows[ky] = &x[iy * X_SH];
+            x_rows[ky] = &x[(iy % 2) * X_SH];
         }
         float *const y_row = &y[oy * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ++ox) {

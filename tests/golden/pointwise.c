@@ -4,20 +4,21 @@
  *   32768 multiply-accumulates */
 static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
 {
-    const int32_t v0 = f2c_clamp_s32(f2c_requant(acc, digits_int8_04_conv_mult[oc], -8160, 6), -128, 127);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_04_conv_mult[oc], -8160, 6);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
-static F2C_KERNEL void digits_int8_04_conv(const int8_t *x, int8_t *y, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
 {
     enum { OUT_W = 8 };
     enum { STRIDE_H = 1, STRIDE_W = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32 };
-    enum { DEPTH = 16, TILE = 2 };
+    enum { GROUP_OUT = 32, DEPTH = 16, TILE = 2 };
     for (int32_t oy = row; oy < row_end; ++oy) {
+        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         const int32_t iy = oy * STRIDE_H;
-        const int8_t *const x_row = &x[iy * X_SH];
-        int8_t *const y_row = &y[oy * Y_SH];
+        const int8_t *const x_row = &x[(iy % 1) * X_SH];
+        int8_t *const y_row = &y[(oy % 2) * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ox += TILE) {
             const int32_t count = ((OUT_W - ox) < TILE) ? (OUT_W - ox) : TILE;
             if (count == TILE) {

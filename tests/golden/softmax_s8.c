@@ -2,7 +2,7 @@
  *   from  softmax
  *   int8 [1, 10] -> int8 [1, 10]
  *   120 operations */
-static F2C_KERNEL void digits_int8_09_softmax(const int8_t *restrict x, int8_t *restrict y)
+static F2C_INLINE void digits_int8_09_softmax(const int8_t *restrict x, int8_t *restrict y)
 {
     enum { OUTER = 1, LENGTH = 10, STEP = 1, SHIFT = 45, ZERO = -128, LOW = -128, HIGH = 127 };
     for (int32_t outer = 0; outer < OUTER; ++outer) {
