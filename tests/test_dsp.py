@@ -155,3 +155,18 @@ def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
     compiled = m4(all_kinds(), tmp_path, requant=requant)
     assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0
+
+
+@pytest.mark.parametrize("windows", [[1], [1, 2, 3]], ids=["pointwise", "conv"])
+def test_drawn_float_convolutions(windows: list[int], tmp_path: Path) -> None:
+    """Cores with an FPU: tiles of four pixels by four outputs."""
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(4):
+            data.draw(layer(windows, False)).conv(cases.FLOAT, b)
+        compiled = m4(b, tmp_path)
+        assert not {"pointwise", "conv"} & set(kernels(compiled))
+        assert_c_is_reference(compiled)
+    run()

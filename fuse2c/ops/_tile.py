@@ -87,20 +87,23 @@ def index(base: str, channel: str, stride: int) -> str:
     return f"{base} + {inner if stride == 1 else f'({inner} * {stride})'}"
 
 
+def lanes(pixels: int, parts: tuple[Block, ...], channel: str, stride: int) -> Tile:
+    """A tile of `pixels` pixels; `channel` is the output channel of {oc}, `stride` that of neighbouring channels of y."""
+    made = []
+    for block in parts:
+        row = []
+        for o in block.outs:
+            oc = channel.replace("{oc}", f"oc + {o}" if o else "oc")
+            for p in range(pixels):
+                acc = f"acc{p}{o}"
+                row.append(Lane(acc, p, o, oc, Store(acc, oc, index(f"at{p}", oc, stride))))
+        made.append((block, tuple(row)))
+    return Tile(range(pixels), tuple(made))
+
+
 def tile(pixels: int, parts: tuple[Block, ...], channel: str, stride: int) -> dict[str, Tile]:
-    """Tiles of `pixels` pixels ("full") and of one pixel ("one"); `channel` is the output channel of {oc}."""
-    def lanes(count: int) -> Tile:
-        made = []
-        for block in parts:
-            row = []
-            for o in block.outs:
-                oc = channel.replace("{oc}", f"oc + {o}" if o else "oc")
-                for p in range(count):
-                    acc = f"acc{p}{o}"
-                    row.append(Lane(acc, p, o, oc, Store(acc, oc, index(f"at{p}", oc, stride))))
-            made.append((block, tuple(row)))
-        return Tile(range(count), tuple(made))
-    return {"full": lanes(pixels), "one": lanes(1)}
+    """Tiles of `pixels` pixels ("full") and of one pixel ("one"), see `lanes`."""
+    return {"full": lanes(pixels, parts, channel, stride), "one": lanes(1, parts, channel, stride)}
 
 
 def pack(w: np.ndarray, size: int) -> np.ndarray:

@@ -154,6 +154,24 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
     return spec
 
 
+def is_fp(c: Call) -> str:
+    """One group of float32."""
+    if why := is_tiled(c):
+        return why
+    return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
+
+
+def fp_spec(c: Call) -> Spec:
+    """Tiles of four pixels by four outputs: sixteen sums and what they are made of fill the registers of an FPU."""
+    flat, bias = matrix(c)
+    x, y, found = c.type(0), c.y[0], _dsp.runs(_window.plane(c.y[0].shape[2:], 1)[1])
+    parts = _tile.blocks(y.shape[1], block_size(c))
+    tiles = {r.key: _tile.lanes(r.size, parts, "{oc}", y.strides[1]) for r in found}
+    names = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": 0}
+    scratch = 0 if is_pointwise(c) == "" else found[0].size * flat.shape[1] * x.dtype.bytes
+    return base_spec(c, scratch, {"w": _tile.pack(flat, block_size(c)), "b": bias}, names, runs=found, tile=tiles)
+
+
 def block_size(c: Call) -> int:
     """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
     return 4 if c.type(0).dtype.is_float else 2
@@ -286,6 +304,8 @@ OP = Op(
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         Kernel("pointwise_dsp", dsp_spec, when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS),
         Kernel("conv_dsp", dsp_spec, when=is_dsp, needs=_dsp.NEEDS),
+        Kernel("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
+        Kernel("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
         Kernel("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         Kernel("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),
