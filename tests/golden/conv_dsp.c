@@ -8,6 +8,36 @@ static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
     return (int8_t)v0;
 }
 
+/* Widens a segment of each pixel to pairs of int16, four elements to (0, 2) and (1, 3); returns the end of what it wrote. */
+static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t **s)
+{
+    const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
+
+    for (int32_t i = 0; i < 0; ++i) {
+        const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
+        t[0] = f2c_sxtb16(v0);
+        t[4 + 0] = f2c_sxtb16_ror8(v0);
+        t[1] = f2c_sxtb16(v1);
+        t[4 + 1] = f2c_sxtb16_ror8(v1);
+        t[2] = f2c_sxtb16(v2);
+        t[4 + 2] = f2c_sxtb16_ror8(v2);
+        t[3] = f2c_sxtb16(v3);
+        t[4 + 3] = f2c_sxtb16_ror8(v3);
+        t += 2 * 4;
+    }
+    t[0] = f2c_pair(s0[0], s0[1]);
+    t[1] = f2c_pair(s1[0], s1[1]);
+    t[2] = f2c_pair(s2[0], s2[1]);
+    t[3] = f2c_pair(s3[0], s3[1]);
+    t += 4;
+    t[0] = f2c_pair(s0[2], s0[2]);
+    t[1] = f2c_pair(s1[2], s1[2]);
+    t[2] = f2c_pair(s2[2], s2[2]);
+    t[3] = f2c_pair(s3[2], s3[2]);
+    t += 4;
+    return t;
+}
+
 /* The widened pixels at t times the weights, 6 words deep; the first pixel's results are at y_row[at]. */
 static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, int32_t at)
 {
@@ -80,30 +110,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
                         s[n] = edge;
                     }
                 }
-                const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
-                /* four elements of each pixel are two words of it: (0, 2) and (1, 3) */
-                for (int32_t i = 0; i < 0; ++i) {
-                    const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
-                    t[0] = f2c_sxtb16(v0);
-                    t[1] = f2c_sxtb16(v1);
-                    t[2] = f2c_sxtb16(v2);
-                    t[3] = f2c_sxtb16(v3);
-                    t[4 + 0] = f2c_sxtb16_ror8(v0);
-                    t[4 + 1] = f2c_sxtb16_ror8(v1);
-                    t[4 + 2] = f2c_sxtb16_ror8(v2);
-                    t[4 + 3] = f2c_sxtb16_ror8(v3);
-                    t += 2 * 4;
-                }
-                t[0] = f2c_pair(s0[0], s0[1]);
-                t[1] = f2c_pair(s1[0], s1[1]);
-                t[2] = f2c_pair(s2[0], s2[1]);
-                t[3] = f2c_pair(s3[0], s3[1]);
-                t += 4;
-                t[0] = f2c_pair(s0[2], s0[2]);
-                t[1] = f2c_pair(s1[2], s1[2]);
-                t[2] = f2c_pair(s2[2], s2[2]);
-                t[3] = f2c_pair(s3[2], s3[2]);
-                t += 4;
+                t = digits_int8_02_conv_widen4(t, s);
             }
             digits_int8_02_conv_tile4(scratch, y_row, ox * Y_SW);
         }

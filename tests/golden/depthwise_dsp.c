@@ -9,7 +9,7 @@ static inline int8_t digits_int8_03_conv_out(int32_t acc, int32_t oc)
 }
 
 /* One row of the result, channel by channel; rows ky_first .. ky_end - 1 of the window are inside, the others all padding. */
-static F2C_CORE void digits_int8_03_conv_row(const int8_t *const *x_rows, int32_t ky_first, int32_t ky_end, int8_t *restrict y_row)
+static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int32_t ky_first, int32_t ky_end, int8_t *restrict y_row)
 {
     enum { IN_H = 8, OUT_W = 8, OUT_C = 16, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };

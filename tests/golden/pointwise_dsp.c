@@ -8,6 +8,26 @@ static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
     return (int8_t)v0;
 }
 
+/* Widens a segment of each pixel to pairs of int16, four elements to (0, 2) and (1, 3); returns the end of what it wrote. */
+static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t **s)
+{
+    const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
+
+    for (int32_t i = 0; i < 4; ++i) {
+        const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
+        t[0] = f2c_sxtb16(v0);
+        t[4 + 0] = f2c_sxtb16_ror8(v0);
+        t[1] = f2c_sxtb16(v1);
+        t[4 + 1] = f2c_sxtb16_ror8(v1);
+        t[2] = f2c_sxtb16(v2);
+        t[4 + 2] = f2c_sxtb16_ror8(v2);
+        t[3] = f2c_sxtb16(v3);
+        t[4 + 3] = f2c_sxtb16_ror8(v3);
+        t += 2 * 4;
+    }
+    return t;
+}
+
 /* The widened pixels at t times the weights, 8 words deep; the first pixel's results are at y_row[at]. */
 static F2C_CORE void digits_int8_04_conv_tile4(const int32_t *t, int8_t *y_row, int32_t at)
 {
@@ -59,21 +79,11 @@ static F2C_KERNEL void digits_int8_04_conv(const int8_t *x, int8_t *y, int32_t *
         const int8_t *const x_row = &x[iy * X_SH];
         int8_t *const y_row = &y[oy * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
-            int32_t *t = scratch;
-            const int8_t *const s0 = &x_row[(ox + 0) * STRIDE_W * X_SW], *const s1 = &x_row[(ox + 1) * STRIDE_W * X_SW], *const s2 = &x_row[(ox + 2) * STRIDE_W * X_SW], *const s3 = &x_row[(ox + 3) * STRIDE_W * X_SW];
-            /* four elements of each pixel are two words of it: (0, 2) and (1, 3) */
-            for (int32_t i = 0; i < 4; ++i) {
-                const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
-                t[0] = f2c_sxtb16(v0);
-                t[1] = f2c_sxtb16(v1);
-                t[2] = f2c_sxtb16(v2);
-                t[3] = f2c_sxtb16(v3);
-                t[4 + 0] = f2c_sxtb16_ror8(v0);
-                t[4 + 1] = f2c_sxtb16_ror8(v1);
-                t[4 + 2] = f2c_sxtb16_ror8(v2);
-                t[4 + 3] = f2c_sxtb16_ror8(v3);
-                t += 2 * 4;
+            const int8_t *s[4];     /* the pixels of the tile */
+            for (int32_t n = 0; n < 4; ++n) {
+                s[n] = &x_row[(ox + n) * STRIDE_W * X_SW];
             }
+            (void)digits_int8_04_conv_widen4(scratch, s);
             digits_int8_04_conv_tile4(scratch, y_row, ox * Y_SW);
         }
     }
