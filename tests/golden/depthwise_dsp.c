@@ -14,6 +14,7 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int32_t ky_f
     enum { IN_H = 8, OUT_W = 8, OUT_C = 16, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 128, Y_SW = 16, WORDS = 2, FILLS = -8323200 };
+    const int32_t padded = (ky_first > 0) || (ky_end < K_H);
     const int32_t *w = digits_int8_03_conv_w;
     for (int32_t oc = 0; oc < OUT_C; ++oc) {
         int32_t taps[K_H * WORDS];     /* pairs of neighbouring weights, widened */
@@ -22,10 +23,15 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int32_t ky_f
             int32_t *const b = &taps[ky * WORDS];
             b[0] = f2c_sxtb16(*w), b[0 + 1] = f2c_sxtb16_ror8(*w);
             ++w;
-            if ((ky < ky_first) || (ky >= ky_end)) {
-                start = f2c_smlad(FILLS, b[0], start);
-                start = f2c_smlabt(FILLS, b[1], start);
-                b[0] = 0; b[1] = 0;
+        }
+        if (padded) {
+            for (int32_t ky = 0; ky < K_H; ++ky) {
+                int32_t *const b = &taps[ky * WORDS];
+                if ((ky < ky_first) || (ky >= ky_end)) {
+                    start = f2c_smlad(FILLS, b[0], start);
+                    start = f2c_smlabt(FILLS, b[1], start);
+                    b[0] = 0; b[1] = 0;
+                }
             }
         }
         for (int32_t ox = 0; ox < 4; ox += 4) {
