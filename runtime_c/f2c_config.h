@@ -71,6 +71,63 @@
 #define F2C_SQRT(y, x) ((y) = f2c_sqrt_soft(x))
 #endif
 
+/** F2C_DSP1(y, name, a, suffix, portable) and so on: y = the result of an instruction of Arm's DSP extension on a, b, c;
+ *  on other cores that of the portable expression. */
+#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_DSP1(y, name, a, suffix, portable) __asm__(name " %0, %1" suffix : "=r"(y) : "r"(a))
+#define F2C_DSP2(y, name, a, b, suffix, portable) __asm__(name " %0, %1, %2" suffix : "=r"(y) : "r"(a), "r"(b))
+#define F2C_DSP3(y, name, a, b, c, portable) __asm__(name " %0, %1, %2, %3" : "=r"(y) : "r"(a), "r"(b), "r"(c))
+#else
+#define F2C_DSP1(y, name, a, suffix, portable) ((y) = (portable))
+#define F2C_DSP2(y, name, a, b, suffix, portable) ((y) = (portable))
+#define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
+#endif
+
+/** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
+ *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_SAT)
+#define F2C_SATURATE(y, name, low, high, v, shift) \
+    do { \
+        if (__builtin_constant_p(shift)) { \
+            __asm__(name " %0, #8, %1, asr %2" : "=r"(y) : "r"(v), "i"(shift)); \
+        } else { \
+            __asm__(name " %0, #8, %1" : "=r"(y) : "r"((v) >> (shift))); \
+        } \
+    } while (0)
+#else
+#define F2C_SATURATE(y, name, low, high, v, shift) ((y) = f2c_clamp_s32((v) >> (shift), (low), (high)))
+#endif
+
+/** F2C_COPY(to, from, n): n bytes, a constant; a load or a store where the core has one, even with -ffreestanding. */
+#if defined(__GNUC__)
+#define F2C_COPY(to, from, n) ((void)__builtin_memcpy((to), (from), (n)))
+#else
+#include <string.h>
+#define F2C_COPY(to, from, n) ((void)memcpy((to), (from), (n)))
+#endif
+
+/** F2C_CORE: the innermost loops of a kernel, a function of its own whose statements are in the order in which they
+ *  should run: gcc's first scheduler would load far ahead and run out of registers (measured on Cortex-M4: 40 % more). */
+#if defined(__clang__)
+#define F2C_CORE __attribute__((noinline))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_CORE __attribute__((noipa, optimize("no-schedule-insns")))
+#elif defined(__GNUC__)
+#define F2C_CORE __attribute__((noipa))
+#else
+#define F2C_CORE
+#endif
+
+/** F2C_UNROLL_BY(n): the next loop is short and hot; unroll it by n, which divides its trips. */
+#define F2C_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define F2C_UNROLL_BY(n) F2C_PRAGMA(clang loop unroll_count(n))
+#elif defined(__GNUC__)
+#define F2C_UNROLL_BY(n) F2C_PRAGMA(GCC unroll n)
+#else
+#define F2C_UNROLL_BY(n)
+#endif
+
 /* A product and a sum round twice, as in the reference: never contracted to a fused multiply-add by clang.
  * gcc does not contract under -std=c99; under -std=gnu* give -ffp-contract=off. */
 #if defined(__clang__)

@@ -21,8 +21,27 @@ static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
  *  offset = (zero << shift) + (1 << (shift - 1)); shift 1..22; mult 0..2^31-1. */
 static inline int32_t f2c_requant(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
 {
-    const int32_t high = (int32_t)(((int64_t)acc * mult) >> 32);
-    return (high + offset) >> shift;
+    int32_t high;
+    F2C_DSP3(high, "smmla", acc, mult, offset, (int32_t)(((int64_t)acc * mult) >> 32) + offset);
+    return high >> shift;
+}
+
+/** f2c_requant, limited to the range of int8. */
+static inline int32_t f2c_requant_s8(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
+{
+    int32_t y;
+    const int32_t high = f2c_requant(acc, mult, offset, 0);
+    F2C_SATURATE(y, "ssat", -128, 127, high, shift);
+    return y;
+}
+
+/** f2c_requant, limited to the range of uint8. */
+static inline int32_t f2c_requant_u8(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
+{
+    int32_t y;
+    const int32_t high = f2c_requant(acc, mult, offset, 0);
+    F2C_SATURATE(y, "usat", 0, 255, high, shift);
+    return y;
 }
 
 /** The same for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */

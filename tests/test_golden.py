@@ -13,16 +13,18 @@ from fuse2c import cli
 from fuse2c.codegen import project
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-KERNELS = {"conv": "int8", "depthwise": "int8", "pointwise": "int8", "softmax_s8": "int8", "max_pool": "fp32"}
+M3, M4 = "cortex-m3", "cortex-m4"
+KERNELS = {"conv": ("int8", M3), "depthwise": ("int8", M3), "pointwise": ("int8", M3), "softmax_s8": ("int8", M4),
+           "max_pool": ("fp32", M4), "conv_dsp": ("int8", M4), "depthwise_dsp": ("int8", M4), "pointwise_dsp": ("int8", M4)}
 
 
-def plan_of(kind: str) -> fuse2c.Compiled:
-    return fuse2c.plan(DIGITS / f"digits_{kind}.onnx", "cortex-m4")
+def plan_of(kind: str, target: str) -> fuse2c.Compiled:
+    return fuse2c.plan(DIGITS / f"digits_{kind}.onnx", target)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernel(kernel: str, golden: Golden) -> None:
-    c = plan_of(KERNELS[kernel])
+    c = plan_of(*KERNELS[kernel])
     texts = project.model_view(c.plan).kernels
     at = next(i for i, step in enumerate(c.plan.steps) if step.kernel.name == kernel)
     golden(f"{kernel}.c", texts[at])

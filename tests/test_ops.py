@@ -57,7 +57,7 @@ def reached(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
 
 
 # Kernels of other files' tests: windows in three dimensions, and what else came with its own.
-ELSEWHERE = {"conv_volume", "pool_volume"}
+ELSEWHERE = {"conv_volume", "pool_volume", "conv_dsp", "depthwise_dsp", "pointwise_dsp", "pointwise_fp", "conv_fp"}
 
 
 def test_every_kernel_has_a_case(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Open:
     expr: str
     limits: tuple[int, int]
     comment: str
+    limited: Mapping[tuple[int, int], str]      # expressions that need no limiting, by range
 
 
 @dataclass(slots=True)
@@ -104,13 +105,14 @@ class Chain:
                 and self.alone(self.opened.tensor):
             low, high = scalar.clamp
             limits = (min(max(self.opened.limits[0], low), high), min(max(self.opened.limits[1], low), high))
-            self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}")
+            self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}", self.opened.limited)
             return
         self.close()
-        expr = self.expand(scalar, {port: self.operand(t) if t in self.graph.tensors else t
-                                    for port, t in args.items()}, key)
+        values = {port: self.operand(t) if t in self.graph.tensors else t for port, t in args.items()}
+        expr = self.expand(scalar.expr, scalar, values, key)
         if scalar.limits is not None:
-            self.opened = Open(tensor, expr, scalar.limits, node.op)
+            limited = {limits: self.expand(text, scalar, values, key) for limits, text in scalar.limited.items()}
+            self.opened = Open(tensor, expr, scalar.limits, node.op, limited)
         else:
             self.put(tensor, expr if node.quantised else wrapped(expr, self.graph.type(tensor).dtype), node.op)
 
@@ -118,7 +120,8 @@ class Chain:
         """Print the open expression, limited to its range."""
         if self.opened is not None:
             o, self.opened = self.opened, None
-            self.put(o.tensor, f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})", o.comment)
+            clamped = f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})"
+            self.put(o.tensor, o.limited.get(o.limits, clamped), o.comment)
 
     def put(self, tensor: str, expr: str, comment: str) -> None:
         """One more temporary."""
@@ -143,9 +146,8 @@ class Chain:
         y, op = self.graph.type(self.step.node.outputs[0]), all_ops()[self.step.node.op]
         return loaded(f"{name}[{self.step.spec.channel if channel_vector(op, y, t) else 'at'}]", t.dtype)
 
-    def expand(self, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
-        """A scalar's expression with its operands and tables filled in."""
-        text = scalar.expr
+    def expand(self, text: str, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
+        """An expression of a scalar with its operands and tables filled in."""
         for name, values in scalar.tables.items():
             table = f"{name}{key}"
             self.tables[table] = values

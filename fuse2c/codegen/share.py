@@ -42,14 +42,18 @@ def body(v: View, text: str) -> str:
 
 
 def with_parameters(v: View, template: str, keys: Sequence[str], users: int) -> str:
-    """The function with pointers to its tables in front of its other parameters."""
+    """The functions of a kernel, each with pointers to the tables that it needs in front of its other parameters."""
     text = render.kernel(v, template)
     for key in keys:
         text = re.sub(rf"\b{v.table[key]}\b", f"t_{key}", text)
-    inner = text[text.find(f" {v.function}_out("):text.rfind(f" void {v.function}(")] if v.out else ""
-    for name, used in ((f"{v.function}_out", [k for k in keys if re.search(rf"\bt_{k}\b", inner)]), (v.function, list(keys))):
-        declared = "".join(f"const {v.table_ctype[k]} *restrict t_{k}, " for k in used)
-        given = "".join(f"t_{k}, " for k in used)
+    starts = [(m[1], m.start()) for m in re.finditer(rf"^static .*?\b({v.function}\w*)\(", text, re.MULTILINE)]
+    needed: dict[str, set[str]] = {}
+    for (name, start), (_, end) in zip(starts, [*starts[1:], ("", len(text))], strict=True):
+        own = {k for k in keys if re.search(rf"\bt_{k}\b", text[start:end])}
+        needed[name] = own.union(*(used for callee, used in needed.items() if f" {callee}(" in text[start:end]))
+    for name, used in needed.items():
+        declared = "".join(f"const {v.table_ctype[k]} *restrict t_{k}, " for k in keys if k in used)
+        given = "".join(f"t_{k}, " for k in keys if k in used)
         text = re.sub(rf"(?<=\w )\b{name}\(", f"{name}({declared}", text)           # a type in front: the definition
         text = re.sub(rf"(?<!\w )\b{name}\((?!const)", f"{name}({given}", text)
     return text.replace(" */", f"\n *   shared by {users} steps */", 1)

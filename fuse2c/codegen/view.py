@@ -65,6 +65,21 @@ class View:
     callee: str                         # the function to call, with `tables_first` before its other arguments
     tables_first: tuple[str, ...] = ()
 
+    @property
+    def alone(self) -> str:
+        """The qualifier of the result's row in a further function of the kernel: no operand of the tail can be the same."""
+        return "" if self.tail else "restrict "
+
+    @property
+    def tail_args(self) -> str:
+        """What a further function of the kernel is passed for the tail: pointers to rows, behind other arguments."""
+        return "".join(f", {r.name}_row" for r in self.tail)
+
+    @property
+    def tail_params(self) -> str:
+        """The parameters for `tail_args`."""
+        return "".join(f", const {r.ctype} *{r.name}_row" for r in self.tail)
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self.__dict__["flags"][name]

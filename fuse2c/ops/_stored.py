@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -68,8 +67,7 @@ def scalar(c: Call, real: Real) -> Scalar:
         return _unary(c, real)
     za, zb = (literal(c.quant(i).zero[0], DType.I32) for i in (0, 1))
     if c.node.op == "Mul":
-        done = _tile.finish(product_requant(c))
-        return replace(done, expr=done.expr.replace("{a}", f"({{a}} - {za}) * ({{b}} - {zb})"))
+        return _tile.finish(product_requant(c), value=f"({{a}} - {za}) * ({{b}} - {zb})")
     s = sum_requant(c)
     zero, limits = literal(s.zero, DType.I32), (s.low, s.high)
     if s.mode == "float":

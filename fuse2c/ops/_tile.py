@@ -11,7 +11,7 @@ import numpy as np
 
 from fuse2c import quant
 from fuse2c.errors import Overflow
-from fuse2c.ir.types import Quant, TensorType
+from fuse2c.ir.types import DType, Quant, TensorType
 from fuse2c.ops.base import Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
@@ -50,6 +50,21 @@ class Block:
         """The outputs inside one block."""
         return range(self.size)
 
+    @property
+    def words(self) -> int:
+        """Weight words of one step, where a word serves two outputs."""
+        return (self.size + 1) // 2
+
+    @property
+    def pairs(self) -> range:
+        """Those words."""
+        return range(self.words)
+
+    @property
+    def odd(self) -> int:
+        """Outputs with an odd number in the block."""
+        return self.size // 2
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -72,20 +87,23 @@ def index(base: str, channel: str, stride: int) -> str:
     return f"{base} + {inner if stride == 1 else f'({inner} * {stride})'}"
 
 
+def lanes(pixels: int, parts: tuple[Block, ...], channel: str, stride: int) -> Tile:
+    """A tile of `pixels` pixels; `channel` is the output channel of {oc}, `stride` that of neighbouring channels of y."""
+    made = []
+    for block in parts:
+        row = []
+        for o in block.outs:
+            oc = channel.replace("{oc}", f"oc + {o}" if o else "oc")
+            for p in range(pixels):
+                acc = f"acc{p}{o}"
+                row.append(Lane(acc, p, o, oc, Store(acc, oc, index(f"at{p}", oc, stride))))
+        made.append((block, tuple(row)))
+    return Tile(range(pixels), tuple(made))
+
+
 def tile(pixels: int, parts: tuple[Block, ...], channel: str, stride: int) -> dict[str, Tile]:
-    """Tiles of `pixels` pixels ("full") and of one pixel ("one"); `channel` is the output channel of {oc}."""
-    def lanes(count: int) -> Tile:
-        made = []
-        for block in parts:
-            row = []
-            for o in block.outs:
-                oc = channel.replace("{oc}", f"oc + {o}" if o else "oc")
-                for p in range(count):
-                    acc = f"acc{p}{o}"
-                    row.append(Lane(acc, p, o, oc, Store(acc, oc, index(f"at{p}", oc, stride))))
-            made.append((block, tuple(row)))
-        return Tile(range(count), tuple(made))
-    return {"full": lanes(pixels), "one": lanes(1)}
+    """Tiles of `pixels` pixels ("full") and of one pixel ("one"), see `lanes`."""
+    return {"full": lanes(pixels, parts, channel, stride), "one": lanes(1, parts, channel, stride)}
 
 
 def pack(w: np.ndarray, size: int) -> np.ndarray:
@@ -130,19 +148,18 @@ def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> 
     return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
-def finish(r: Requant, channel: str = "oc") -> Scalar:
-    """The C form of a requantisation of {a}; its clamp is left open, for what is fused behind it to narrow."""
+def finish(r: Requant, channel: str = "oc", value: str = "{a}") -> Scalar:
+    """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it."""
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits = (r.low, r.high)
     if r.mode == "float":
-        text = f"f2c_requant_float({{a}}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
+        text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
         return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits)
     table = {"mult": r.multipliers}
     if r.shift >= 33:
         j = r.shift - 32
-        text = f"f2c_requant({{a}}, {{t_mult}}{index}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
-        return Scalar(text, table, limits=limits)
-    text = f"f2c_requant_wide({{a}}, {{t_mult}}{index}, {r.shift}, {r.zero}, {r.low}, {r.high})"
+        args = f"({value}, {{t_mult}}{index}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
+        limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
+        return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited)
+    text = f"f2c_requant_wide({value}, {{t_mult}}{index}, {r.shift}, {r.zero}, {r.low}, {r.high})"
     return Scalar(text, table, limits=limits)
-
-

@@ -100,6 +100,7 @@ class Scalar:
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     clamp: tuple[int, int] | None = None    # set when the operator is no more than this clamp of {a}
     limits: tuple[int, int] | None = None   # the result is still to be limited to this range
+    limited: Mapping[tuple[int, int], str] = field(default_factory=dict)    # forms that do it themselves, by range
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -154,6 +154,24 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
     return spec
 
 
+def is_fp(c: Call) -> str:
+    """One group of float32."""
+    if why := is_tiled(c):
+        return why
+    return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
+
+
+def fp_spec(c: Call) -> Spec:
+    """Tiles of four pixels by four outputs: sixteen sums and what they are made of fill the registers of an FPU."""
+    flat, bias = matrix(c)
+    x, y, found = c.type(0), c.y[0], _dsp.runs(_window.plane(c.y[0].shape[2:], 1)[1])
+    parts = _tile.blocks(y.shape[1], block_size(c))
+    tiles = {r.key: _tile.lanes(r.size, parts, "{oc}", y.strides[1]) for r in found}
+    names = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": 0}
+    scratch = 0 if is_pointwise(c) == "" else found[0].size * flat.shape[1] * x.dtype.bytes
+    return base_spec(c, scratch, {"w": _tile.pack(flat, block_size(c)), "b": bias}, names, runs=found, tile=tiles)
+
+
 def block_size(c: Call) -> int:
     """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
     return 4 if c.type(0).dtype.is_float else 2
@@ -186,6 +204,39 @@ def depthwise_spec(c: Call) -> Spec:
     return replace(spec, macs=unpadded(c))
 
 
+def is_depthwise_dsp(c: Call) -> str:
+    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    w = c.attrs.window
+    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
+        return "a window of one column, dilated, or several outputs a channel"
+    weights = c.constant(1)
+    return _dsp.why_not(_tile.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
+
+
+def depthwise_dsp_spec(c: Call) -> Spec:
+    """Neighbouring columns in one word; rows of the window that are padding are in the accumulator's start."""
+    flat, bias = matrix(c)
+    zero = c.quant(0).zero[0]
+    names = _window.constants(c, c.attrs.window)
+    rows, taps = names["K_H"], names["K_W"]
+    order = _dsp_depthwise.words(taps, names["STRIDE_W"])
+    found, tiles = _dsp_depthwise.spans(names, zero)
+    table = _dsp_depthwise.pack(flat.reshape(-1, rows, taps), order)
+    unrolled = rows <= _dsp_depthwise.UNROLLED
+    flags = {"spans": found, "tile": tiles, "words": range(0, len(order), 2),
+             "unroll": f"F2C_UNROLL_BY({rows})" if unrolled else "",
+             "padding": [_dsp_depthwise.Mac("start", f, order.index(p)) for f, _, p in _dsp_depthwise.uses(0, taps)],
+             "unused": " ".join(f"b[{i}] = 0;" for i in range(len(order))) if unrolled else "",
+             "ky_first": "0" if unrolled else "ky_first", "ky_end": "K_H" if unrolled else "ky_end",
+             "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"WORDS": 2 * table.shape[-1], "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum()
+    spec = base_spec(c, 0, {"w": table.reshape(-1), "b": bias}, own, **flags)
+    return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * int(inside) * taps * names["OUT_W"] * names["OUT_C"])
+
+
 def unpadded(c: Call) -> int:
     """Multiply-accumulates of a kernel that skips the padding."""
     x, y = c.type(0), c.y[0]
@@ -208,6 +259,31 @@ def is_tiled(c: Call) -> str:
     return "the weights or the bias are variable" if variable else has_accumulator(c)
 
 
+def is_dsp(c: Call) -> str:
+    """One group of integers whose weights fit into bytes."""
+    if why := is_tiled(c):
+        return why
+    if c.attrs.group > 1:
+        return "grouped"
+    w = c.constant(1)
+    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+
+
+def dsp_spec(c: Call) -> Spec:
+    """The elements under a row of the window are a segment: adjacent in memory, or gathered."""
+    flat, bias = matrix(c)
+    x, y, w = c.type(0), c.y[0], c.attrs.window
+    names = _window.constants(c, w)
+    adjacent = names["DIL_W"] == 1 and (x.shape[1] == 1 or names["X_SC"] == 1) \
+        and (names["K_W"] == 1 or names["X_SW"] == x.shape[1])
+    tables, words, flags = _dsp.flags(x, flat, bias, names["K_H"], names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    span = flat.shape[1] // names["K_H"]
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
+           "SPAN": span, "EDGES": words}
+    edges = 0 if is_pointwise(c) == "" else span * flags["runs"][0].size
+    return base_spec(c, 4 * words + edges, tables, own, **flags)
+
+
 def volume_spec(c: Call) -> Spec:
     """Any number of dimensions, variable weights; the zero point is subtracted from each element (see depthwise)."""
     w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
@@ -224,7 +300,12 @@ OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
+        Kernel("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        Kernel("pointwise_dsp", dsp_spec, when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS),
+        Kernel("conv_dsp", dsp_spec, when=is_dsp, needs=_dsp.NEEDS),
+        Kernel("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
+        Kernel("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
         Kernel("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         Kernel("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

@@ -14,7 +14,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _tile
+from fuse2c.ops import _dsp, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -181,6 +181,22 @@ def dense_spec(c: Call) -> Spec:
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
+def dsp_when(c: Call) -> str:
+    """A dense layer of integers whose weights fit into bytes."""
+    return dense_when(c) or _dsp.why_not(dense(c)[0] if c.quantised else None)
+
+
+def dsp_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    flat, bias, finish = dense(c)
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = c.type(0).count // depth
+    tables, words, flags = _dsp.flags(c.type(0), flat, bias, 1, rows, (1, columns))
+    names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
+             "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
+    return Spec(constants=names, tables=tables, finish=finish, scratch=4 * words, by_rows=True, flags=flags | {"rowwise": True})
+
+
 def nest_form(c: Call) -> Contraction | str:
     """Rows of a floating matrix times a matrix."""
     if not c.type(0).dtype.is_float or c.type(0).dtype.is_half:
@@ -277,6 +293,8 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when), Kernel("pointwise", dense_spec, when=dense_when),
+    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
+             Kernel("pointwise_dsp", dsp_spec, when=dsp_when, needs=_dsp.NEEDS),
+             Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )

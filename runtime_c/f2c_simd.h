@@ -1,0 +1,139 @@
+/** @file f2c_simd.h  One instruction of Arm's DSP extension a function, each with a portable body of the same meaning.
+ *
+ * A word holds two halfwords (low, high) or four bytes, the first element lowest: little-endian, as the generator packs.
+ * Sums wrap around: a kernel may let them, where what it takes from them fits.
+ */
+#ifndef F2C_SIMD_H
+#define F2C_SIMD_H
+
+#include <stdint.h>
+
+#include "f2c_config.h"
+
+/** The low halfword. */
+static inline int32_t f2c_low(int32_t a)
+{
+    return (int16_t)a;
+}
+
+/** The high halfword. */
+static inline int32_t f2c_high(int32_t a)
+{
+    return a >> 16;
+}
+
+/** a + b + c modulo 2^32. */
+static inline int32_t f2c_wrapping_sum(int32_t a, int32_t b, int32_t c)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b + (uint32_t)c);
+}
+
+/** The sum h that was collected 256-fold on top of another: x = low + 256 h modulo 2^32, |h| < 2^23. */
+static inline int32_t f2c_upper_sum(int32_t x, int32_t low)
+{
+    return (int32_t)((uint32_t)x - (uint32_t)low) >> 8;
+}
+
+/** The word at any address. */
+static inline int32_t f2c_load4(const void *p)
+{
+    int32_t y;
+    F2C_COPY(&y, p, 4);
+    return y;
+}
+
+/** Stores a word at any address. */
+static inline void f2c_store4(void *p, int32_t a)
+{
+    F2C_COPY(p, &a, 4);
+}
+
+/** (low of a, low of b). */
+static inline int32_t f2c_pair(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "pkhbt", a, b, ", lsl #16", (int32_t)(((uint32_t)a & 0xFFFFu) | ((uint32_t)b << 16)));
+    return y;
+}
+
+/** (high of a, high of b). */
+static inline int32_t f2c_pair_high(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "pkhtb", b, a, ", asr #16", (int32_t)(((uint32_t)b & 0xFFFF0000u) | ((uint32_t)a >> 16)));
+    return y;
+}
+
+/** Bytes 0 and 2 of a, signed, as halfwords. */
+static inline int32_t f2c_sxtb16(int32_t a)
+{
+    int32_t y;
+    F2C_DSP1(y, "sxtb16", a, "", f2c_pair((int8_t)a, (int8_t)(a >> 16)));
+    return y;
+}
+
+/** Bytes 1 and 3 of a, signed, as halfwords. */
+static inline int32_t f2c_sxtb16_ror8(int32_t a)
+{
+    int32_t y;
+    F2C_DSP1(y, "sxtb16", a, ", ror #8", f2c_pair((int8_t)(a >> 8), (int8_t)(a >> 24)));
+    return y;
+}
+
+/** Bytes 0 and 2 of a, unsigned, as halfwords. */
+static inline int32_t f2c_uxtb16(int32_t a)
+{
+    int32_t y;
+    F2C_DSP1(y, "uxtb16", a, "", a & 0x00FF00FF);
+    return y;
+}
+
+/** Bytes 1 and 3 of a, unsigned, as halfwords. */
+static inline int32_t f2c_uxtb16_ror8(int32_t a)
+{
+    int32_t y;
+    F2C_DSP1(y, "uxtb16", a, ", ror #8", (a >> 8) & 0x00FF00FF);
+    return y;
+}
+
+/** sum + low of a * low of b + high of a * high of b. */
+static inline int32_t f2c_smlad(int32_t a, int32_t b, int32_t sum)
+{
+    int32_t y;
+    F2C_DSP3(y, "smlad", a, b, sum, f2c_wrapping_sum(sum, f2c_low(a) * f2c_low(b), f2c_high(a) * f2c_high(b)));
+    return y;
+}
+
+/** sum + low of a * low of b. */
+static inline int32_t f2c_smlabb(int32_t a, int32_t b, int32_t sum)
+{
+    int32_t y;
+    F2C_DSP3(y, "smlabb", a, b, sum, f2c_wrapping_sum(sum, f2c_low(a) * f2c_low(b), 0));
+    return y;
+}
+
+/** sum + low of a * high of b. */
+static inline int32_t f2c_smlabt(int32_t a, int32_t b, int32_t sum)
+{
+    int32_t y;
+    F2C_DSP3(y, "smlabt", a, b, sum, f2c_wrapping_sum(sum, f2c_low(a) * f2c_high(b), 0));
+    return y;
+}
+
+/** sum + high of a * low of b. */
+static inline int32_t f2c_smlatb(int32_t a, int32_t b, int32_t sum)
+{
+    int32_t y;
+    F2C_DSP3(y, "smlatb", a, b, sum, f2c_wrapping_sum(sum, f2c_high(a) * f2c_low(b), 0));
+    return y;
+}
+
+/** sum + high of a * high of b. */
+static inline int32_t f2c_smlatt(int32_t a, int32_t b, int32_t sum)
+{
+    int32_t y;
+    F2C_DSP3(y, "smlatt", a, b, sum, f2c_wrapping_sum(sum, f2c_high(a) * f2c_high(b), 0));
+    return y;
+}
+
+#endif /* F2C_SIMD_H */

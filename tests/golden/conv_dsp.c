@@ -1,0 +1,118 @@
+/* Conv > Relu
+ *   from  stem_raw; stem_relu
+ *   int8 [1, 1, 8, 8] -> int8 [1, 16, 8, 8]
+ *   9216 multiply-accumulates */
+static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
+{
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_02_conv_mult[oc], -16320, 7);  /* Conv, Relu */
+    return (int8_t)v0;
+}
+
+/* Widens a segment of each pixel to pairs of int16, four elements to (0, 2) and (1, 3); returns the end of what it wrote. */
+static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t **s)
+{
+    const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
+
+    for (int32_t i = 0; i < 0; ++i) {
+        const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
+        t[0] = f2c_sxtb16(v0);
+        t[4 + 0] = f2c_sxtb16_ror8(v0);
+        t[1] = f2c_sxtb16(v1);
+        t[4 + 1] = f2c_sxtb16_ror8(v1);
+        t[2] = f2c_sxtb16(v2);
+        t[4 + 2] = f2c_sxtb16_ror8(v2);
+        t[3] = f2c_sxtb16(v3);
+        t[4 + 3] = f2c_sxtb16_ror8(v3);
+        t += 2 * 4;
+    }
+    t[0] = f2c_pair(s0[0], s0[1]);
+    t[1] = f2c_pair(s1[0], s1[1]);
+    t[2] = f2c_pair(s2[0], s2[1]);
+    t[3] = f2c_pair(s3[0], s3[1]);
+    t += 4;
+    t[0] = f2c_pair(s0[2], s0[2]);
+    t[1] = f2c_pair(s1[2], s1[2]);
+    t[2] = f2c_pair(s2[2], s2[2]);
+    t[3] = f2c_pair(s3[2], s3[2]);
+    t += 4;
+    return t;
+}
+
+/* The widened pixels at t times the weights, 6 words deep; the first pixel's results are at y_row[at]. */
+static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, int32_t at)
+{
+    const int32_t *w = digits_int8_02_conv_w;
+    for (int32_t oc = 0; oc < 16; oc += 2) {
+        const int32_t *a = t;
+        int32_t acc00 = w[0], acc01 = w[1], acc10 = w[0], acc11 = w[1], acc20 = w[0], acc21 = w[1], acc30 = w[0], acc31 = w[1];
+
+        w += 2;
+        for (int32_t i = 0; i < 1; ++i) {
+            F2C_UNROLL_BY(6)
+            for (int32_t n = 0; n < 6; ++n) {
+                const int32_t w0 = w[0];
+                const int32_t b0 = f2c_sxtb16(w0), b1 = w0;
+                const int32_t a0 = a[0], a1 = a[1];
+                acc00 = f2c_smlad(a0, b0, acc00);
+                acc01 = f2c_smlad(a0, b1, acc01);
+                acc10 = f2c_smlad(a1, b0, acc10);
+                acc11 = f2c_smlad(a1, b1, acc11);
+                const int32_t a2 = a[2], a3 = a[3];
+                acc20 = f2c_smlad(a2, b0, acc20);
+                acc21 = f2c_smlad(a2, b1, acc21);
+                acc30 = f2c_smlad(a3, b0, acc30);
+                acc31 = f2c_smlad(a3, b1, acc31);
+                a += 4;
+                w += 1;
+            }
+        }
+        y_row[at + oc] = digits_int8_02_conv_out(acc00, oc);
+        y_row[at + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc01, acc00), oc + 1);
+        y_row[at + 16 + oc] = digits_int8_02_conv_out(acc10, oc);
+        y_row[at + 16 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc11, acc10), oc + 1);
+        y_row[at + 32 + oc] = digits_int8_02_conv_out(acc20, oc);
+        y_row[at + 32 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc21, acc20), oc + 1);
+        y_row[at + 48 + oc] = digits_int8_02_conv_out(acc30, oc);
+        y_row[at + 48 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc31, acc30), oc + 1);
+    }
+}
+
+static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
+{
+    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3, K_W = 3 };
+    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 64 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
+    enum { ADJACENT = 1, SPAN = 3, EDGES = 24 };
+    for (int32_t oy = row; oy < row_end; ++oy) {
+        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
+        int8_t *const y_row = &y[oy * Y_SH];
+        for (int32_t ox = 0; ox < 8; ox += 4) {
+            int32_t *t = scratch;
+            for (int32_t ky = 0; ky < K_H; ++ky) {
+                const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
+                const int32_t inside_y = (iy >= 0) && (iy < IN_H);
+                const int8_t *const x_row = inside_y ? &x[iy * X_SH] : x;
+                const int8_t *s[4];     /* of each pixel the elements under a row of the window */
+                for (int32_t n = 0; n < 4; ++n) {
+                    const int32_t left = ((ox + n) * STRIDE_W) - PAD_LEFT;
+                    if (ADJACENT && inside_y && (left >= 0) && (left <= (IN_W - K_W))) {
+                        s[n] = &x_row[left * X_SW];
+                    } else {
+                        /* gathered, padding filled in */
+                        int8_t *const edge = &((int8_t *)&scratch[EDGES])[n * SPAN];
+                        for (int32_t kx = 0; kx < K_W; ++kx) {
+                            const int32_t ix = left + (kx * DIL_W);
+                            const int32_t inside = inside_y && (ix >= 0) && (ix < IN_W);
+                            for (int32_t c = 0; c < IN_C; ++c) {
+                                edge[(kx * IN_C) + c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
+                            }
+                        }
+                        s[n] = edge;
+                    }
+                }
+                t = digits_int8_02_conv_widen4(t, s);
+            }
+            digits_int8_02_conv_tile4(scratch, y_row, ox * Y_SW);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+/* Conv > Relu
+ *   from  pointwise_raw; pointwise_relu
+ *   int8 [1, 16, 8, 8] -> int8 [1, 32, 8, 8]
+ *   32768 multiply-accumulates */
+static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
+{
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_04_conv_mult[oc], -8160, 6);  /* Conv, Relu */
+    return (int8_t)v0;
+}
+
+/* Widens a segment of each pixel to pairs of int16, four elements to (0, 2) and (1, 3); returns the end of what it wrote. */
+static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t **s)
+{
+    const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
+
+    for (int32_t i = 0; i < 4; ++i) {
+        const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
+        t[0] = f2c_sxtb16(v0);
+        t[4 + 0] = f2c_sxtb16_ror8(v0);
+        t[1] = f2c_sxtb16(v1);
+        t[4 + 1] = f2c_sxtb16_ror8(v1);
+        t[2] = f2c_sxtb16(v2);
+        t[4 + 2] = f2c_sxtb16_ror8(v2);
+        t[3] = f2c_sxtb16(v3);
+        t[4 + 3] = f2c_sxtb16_ror8(v3);
+        t += 2 * 4;
+    }
+    return t;
+}
+
+/* The widened pixels at t times the weights, 8 words deep; the first pixel's results are at y_row[at]. */
+static F2C_CORE void digits_int8_04_conv_tile4(const int32_t *t, int8_t *y_row, int32_t at)
+{
+    const int32_t *w = digits_int8_04_conv_w;
+    for (int32_t oc = 0; oc < 32; oc += 2) {
+        const int32_t *a = t;
+        int32_t acc00 = w[0], acc01 = w[1], acc10 = w[0], acc11 = w[1], acc20 = w[0], acc21 = w[1], acc30 = w[0], acc31 = w[1];
+
+        w += 2;
+        for (int32_t i = 0; i < 1; ++i) {
+            F2C_UNROLL_BY(8)
+            for (int32_t n = 0; n < 8; ++n) {
+                const int32_t w0 = w[0];
+                const int32_t b0 = f2c_sxtb16(w0), b1 = w0;
+                const int32_t a0 = a[0], a1 = a[1];
+                acc00 = f2c_smlad(a0, b0, acc00);
+                acc01 = f2c_smlad(a0, b1, acc01);
+                acc10 = f2c_smlad(a1, b0, acc10);
+                acc11 = f2c_smlad(a1, b1, acc11);
+                const int32_t a2 = a[2], a3 = a[3];
+                acc20 = f2c_smlad(a2, b0, acc20);
+                acc21 = f2c_smlad(a2, b1, acc21);
+                acc30 = f2c_smlad(a3, b0, acc30);
+                acc31 = f2c_smlad(a3, b1, acc31);
+                a += 4;
+                w += 1;
+            }
+        }
+        y_row[at + oc] = digits_int8_04_conv_out(acc00, oc);
+        y_row[at + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc01, acc00), oc + 1);
+        y_row[at + 32 + oc] = digits_int8_04_conv_out(acc10, oc);
+        y_row[at + 32 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc11, acc10), oc + 1);
+        y_row[at + 64 + oc] = digits_int8_04_conv_out(acc20, oc);
+        y_row[at + 64 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc21, acc20), oc + 1);
+        y_row[at + 96 + oc] = digits_int8_04_conv_out(acc30, oc);
+        y_row[at + 96 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc31, acc30), oc + 1);
+    }
+}
+
+static F2C_KERNEL void digits_int8_04_conv(const int8_t *x, int8_t *y, int32_t *restrict scratch, int32_t row, int32_t row_end)
+{
+    F2C_CALL(row == 0);
+    enum { OUT_W = 8 };
+    enum { STRIDE_H = 1, STRIDE_W = 1 };
+    enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32, GROUP_OUT = 32, DEPTH = 16 };
+    for (int32_t oy = row; oy < row_end; ++oy) {
+        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
+        const int32_t iy = oy * STRIDE_H;
+        const int8_t *const x_row = &x[iy * X_SH];
+        int8_t *const y_row = &y[oy * Y_SH];
+        for (int32_t ox = 0; ox < 8; ox += 4) {
+            const int8_t *s[4];     /* the pixels of the tile */
+            for (int32_t n = 0; n < 4; ++n) {
+                s[n] = &x_row[(ox + n) * STRIDE_W * X_SW];
+            }
+            (void)digits_int8_04_conv_widen4(scratch, s);
+            digits_int8_04_conv_tile4(scratch, y_row, ox * Y_SW);
+        }
+    }
+}

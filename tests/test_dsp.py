@@ -1,0 +1,172 @@
+"""Kernels for Arm's DSP extension: their portable bodies on the host equal numpy to the bit, and so does the board."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import cases
+import numpy as np
+import pytest
+from cases import Style
+from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from fuse2c import toolchain
+from fuse2c.bench import bench
+from fuse2c.check import sanitized
+from fuse2c.measure import qemu
+from fuse2c.ops import _dsp
+
+I8, U8 = np.int8, np.uint8
+DRAW = settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+M4 = "cortex-m4"
+BYTES = (Style(I8(-128), I8(0), I8(11), channels=True), Style(U8(200), U8(128), U8(3)), Style(I8(127), I8(0), I8(-128)))
+
+
+def m4(b: Builder, folder: Path, **options: Any) -> Any:
+    """The plan for a core with DSP; HostModel runs it with the portable bodies."""
+    return compile(b, folder, target=M4, **options)
+
+
+@st.composite
+def stored(draw: st.DrawFn) -> Style:
+    """Any zero points, the ends among them; weights that fit into bytes with their zero point taken off."""
+    kind = draw(st.sampled_from([I8, U8]))
+    info = np.iinfo(kind)
+    zero = st.sampled_from([int(info.min), int(info.max)]) | st.integers(int(info.min), int(info.max))
+    weights = draw(st.sampled_from([I8(0), U8(128)])) if kind is U8 else I8(0)
+    return Style(kind(draw(zero)), weights, kind(draw(zero)), draw(st.booleans()), draw(st.sampled_from([0.0021, 0.037])))
+
+
+def span(draw: st.DrawFn, most: int, kernels: list[int], pad: bool) -> tuple[int, int, int, int, int]:
+    """(size, kernel, stride, pad before, pad behind) along an axis, such that a window fits."""
+    size, kernel, stride = draw(st.integers(1, most)), draw(st.sampled_from(kernels)), draw(st.integers(1, 2))
+    before, behind = (draw(st.integers(0, kernel - 1)) if pad else 0 for _ in range(2))
+    return max(size, kernel - before - behind), kernel, stride, before, behind
+
+
+@st.composite
+def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool) -> cases.Layer:
+    """A convolution of any width and number of channels, pads on four sides."""
+    (h, kh, sh, top, bottom), (w, kw, sw, left, right) = (span(draw, most, kernels, True) for most in (5, 14))
+    channels, outs = draw(st.integers(2 if depthwise else 1, 13)), draw(st.integers(1, 9))
+    attrs = {"kernel_shape": [kh, kw], "strides": [sh, sw], "pads": [top, left, bottom, right]}
+    if depthwise:
+        return cases.Layer((1, channels, h, w), (channels, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
+    return cases.Layer((1, channels, h, w), (outs, channels, kh, kw), attrs, draw(st.booleans()))
+
+
+@pytest.mark.parametrize(("windows", "depthwise"), [([1], False), ([1, 2, 3, 5], False), ([3, 5, 7], True)],
+                         ids=["pointwise", "conv", "depthwise"])
+def test_drawn_convolutions(windows: list[int], depthwise: bool, tmp_path: Path) -> None:
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(4):
+            data.draw(layer(windows, depthwise)).conv(data.draw(stored()), b)
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
+        assert all(name.endswith("_dsp") for name in kernels(compiled))
+        assert_c_is_reference(compiled)
+    run()
+
+
+def test_drawn_dense_layers(tmp_path: Path) -> None:
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(4):
+            rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 11))
+            cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(data.draw(stored()), b)
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
+        assert set(kernels(compiled)) == {"pointwise_dsp"}
+        assert_c_is_reference(compiled)
+    run()
+
+
+def narrow(b: Builder, least: int, bias: int) -> None:
+    """A pointwise layer of random weights from `least` on, the odd outputs with a bias."""
+    x = b.stored((1, 24, 2, 7), 0.04, I8(-128))
+    weights = b.rng.integers(least, 127, (6, 24, 1, 1), endpoint=True).astype(I8)
+    weights[3, 5], weights[2, 5] = least, -1
+    shift = b.dequantise(b.const(np.array([0, bias] * 3, np.int32)), np.float32(0.04 * 0.01), np.int32(0))
+    w = b.dequantise(b.const(weights), 0.01, I8(0))
+    b.output(b.quantise(b.op("Conv", x, w, shift), 2.0 + bias * 4e-6, I8(5)))
+
+
+@pytest.mark.parametrize(("least", "bias", "form"), [(-127, 1000, "joined"), (-127, 2 ** 26, "apart"), (-128, 1000, "bytes")])
+def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
+    """The three ways in which two weights share a halfword, each with inputs at both ends."""
+    b = Builder()
+    narrow(b, least, bias)
+    compiled = m4(b, tmp_path)
+    (step,) = compiled.plan.steps
+    assert step.spec.flags["apart"] == (form == "apart")
+    assert ("ror8" in step.spec.flags["halves"][1]) == (form == "bytes")
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("width", range(1, 40))
+def test_a_row_is_covered_once(width: int) -> None:
+    """By tiles of four and three only, where it is not narrower."""
+    found = _dsp.runs(width)
+    assert [ox for r in found for ox in range(r.first, r.end)] == list(range(width))
+    assert all((r.end - r.first) % r.size == 0 for r in found)
+    assert width < 3 or width == 5 or {r.size for r in found} <= {3, 4}
+
+
+def test_words_of_the_largest_sums(tmp_path: Path) -> None:
+    """All inputs and weights at the same end: 255 * 127 for each of 256 channels is the most that odd outputs may collect."""
+    b = Builder()
+    x = b.stored((1, 256, 1, 5), 0.04, I8(-128))
+    w = b.dequantise(b.const(np.full((4, 256, 1, 1), 127, I8)), 0.01, I8(0))
+    b.output(b.quantise(b.op("Conv", x, w), 15.0, I8(-128)))
+    assert_c_is_reference(m4(b, tmp_path))
+
+
+def all_kinds() -> Builder:
+    """Odd everything: all kernels of this file, with residuals, strides and pads."""
+    b = Builder()
+    for i, name in enumerate(("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding",
+                              "conv-one-channel", "conv-batch", "conv-depthwise-batch", "dense-gemm", "dense-gemm-turned",
+                              "net-residual-relu", "net-residual-clip", "net-planar", "net-nhwc", "net-flattened")):
+        cases.all_layers()[name](BYTES[i % 3], b)
+    return b
+
+
+def test_under_sanitizers(tmp_path: Path) -> None:
+    """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
+    compiled = m4(all_kinds(), tmp_path)
+    assert {"conv_dsp", "depthwise_dsp", "pointwise_dsp"} <= set(kernels(compiled))
+    assert_c_is_reference(compiled)
+    rows = samples(compiled.plan, 1)
+    for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
+        assert all(np.array_equal(x[t], y[t]) for t in x)
+
+
+@pytest.mark.parametrize("opt", ["-O0", "-O3"])
+@pytest.mark.parametrize("requant", ["fixed", "float"])
+def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
+    """The instructions do in QEMU what the portable bodies do here, optimised or not."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    compiled = m4(all_kinds(), tmp_path, requant=requant)
+    assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0
+
+
+@pytest.mark.parametrize("windows", [[1], [1, 2, 3]], ids=["pointwise", "conv"])
+def test_drawn_float_convolutions(windows: list[int], tmp_path: Path) -> None:
+    """Cores with an FPU: tiles of four pixels by four outputs."""
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(4):
+            data.draw(layer(windows, False)).conv(cases.FLOAT, b)
+        compiled = m4(b, tmp_path)
+        assert all(step.kernel.name.endswith("_fp") for step in compiled.plan.steps if step.node.op == "Conv")
+        assert_c_is_reference(compiled)
+    run()
