@@ -1,0 +1,67 @@
+"""An abstract machine state, and how two of them become one."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fuse2c.errors import InternalError
+from fuse2c.wcet.compiled import Code
+from fuse2c.wcet.values import Flags, Memory, Value
+
+
+class Frame(NamedTuple):
+    """A call in progress: where it returns to, the stack pointer and the costs at its start, and the position of the
+    calls around it."""
+
+    back: int
+    code: Code
+    sp: int
+    prefix: tuple[int, ...]
+    instructions: int
+    cycles: int
+
+
+@dataclass(slots=True)
+class State:
+    """Registers, flags, stack, calls, and the largest cost of the ways here.
+
+    `turns`: iterations of each loop since it was entered; `totals`: since the start. `loose`: iterations whose end
+    was decided by data, and the registers at the last of them.
+    """
+
+    registers: list[Value]
+    flags: Flags
+    memory: Memory
+    frames: list[Frame]
+    pc: int
+    turns: dict[int, int]
+    totals: dict[int, int]
+    loose: dict[int, tuple[int, tuple]]
+    instructions: int = 0
+    cycles: int = 0
+
+    def copy(self) -> State:
+        """An independent state."""
+        return State(self.registers[:], self.flags, self.memory.copy(), self.frames[:], self.pc, dict(self.turns),
+                     dict(self.totals), dict(self.loose), self.instructions, self.cycles)
+
+    def merge(self, other: State) -> None:
+        """Become what holds in both, with the larger costs."""
+        if self.pc != other.pc or len(self.frames) != len(other.frames):
+            raise InternalError(f"two states at {self.pc:#x} and {other.pc:#x} were to be merged")
+        for r in range(15):
+            self.registers[r] = self.memory.either(self.registers[r], other.registers[r])
+        if self.flags != other.flags:
+            self.flags = None
+        self.memory.merge(other.memory)
+        self.instructions = max(self.instructions, other.instructions)
+        self.cycles = max(self.cycles, other.cycles)
+        for mine, theirs in ((self.turns, other.turns), (self.totals, other.totals)):
+            for header, n in theirs.items():
+                mine[header] = max(mine.get(header, 0), n)
+        for header, loose in other.loose.items():
+            if loose[0] > self.loose.get(header, (0,))[0]:
+                self.loose[header] = loose
+        for k, (a, b) in enumerate(zip(self.frames, other.frames, strict=True)):
+            if a is not b:
+                self.frames[k] = a._replace(instructions=min(a.instructions, b.instructions), cycles=min(a.cycles, b.cycles))
