@@ -42,23 +42,32 @@ class Step:
     leaves: tuple[int, ...]
     kept: list[tuple[Instruction, Part]]
     unknown: frozenset[int]
+    summary: Any = False
 
 
 class Code:
-    """One function: its graph and its compiled blocks."""
+    """One function: its graph and its compiled blocks. `compiled`: what other codes have compiled, by source."""
 
     def __init__(self, function: Function, demanded: Collection[int], root: bool, costs: Costs,
-                 deepest: Callable[[int], None]) -> None:
+                 deepest: Callable[[int], None], compiled: dict[str, Run]) -> None:
         self.function = function
+        self._compiled = compiled
         parts = parts_of(function, demanded, root)
         stay = relevant(function, parts, root)
         self._names = {name: getattr(values, name) for name in (
             "M", "signed", "extend", "shift", "shifted_out", "divide", "divide_signed", "reverse_bits", "saturate",
             "nzcv", "holds", "add_carry", "logged")} | {"deepest": deepest}
-        self.steps = {b.start: self._step(b, parts, stay, costs) for b in function.blocks.values()}
+        self._parts, self._stay, self._costs = parts, stay, costs
+        self._steps: dict[int, Step] = {}
 
-    def _step(self, block: Block, parts: dict[int, list[Part]], stay: set[tuple[int, int]], costs: Costs) -> Step:
-        function = self.function
+    def step(self, start: int) -> Step:
+        """The block that starts at an address, compiled when it is first run."""
+        if start not in self._steps:
+            self._steps[start] = self._step(self.function.blocks[start])
+        return self._steps[start]
+
+    def _step(self, block: Block) -> Step:
+        function, parts, stay, costs = self.function, self._parts, self._stay, self._costs
         split = block.conditional
         body = block.instructions[:-1] if split else block.instructions
         marked = [(i, p, (i.address, k) in stay) for i in body for k, p in enumerate(parts[i.address])]
@@ -77,10 +86,11 @@ class Code:
         if not lines:
             return _nothing
         source = "def run(R, F, m):\n" + "".join(f" {line}\n" for line in lines) + " return F\n"
-        space: dict[str, Any] = dict(self._names)
-        exec(compile(source, "<block>", "exec"), space)     # source from `parts`, no text of the program in it
-        run: Run = space["run"]
-        return run
+        if source not in self._compiled:
+            space: dict[str, Any] = dict(self._names)
+            exec(compile(source, "<block>", "exec"), space)     # source from `parts`, no text of the program in it
+            self._compiled[source] = space["run"]
+        return self._compiled[source]
 
 
 def edge_of(function: Function, start: int | None, to: int) -> Edge | None:

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fuse2c.errors import Refused
-from fuse2c.wcet.cfg import Block, Function
+from fuse2c.wcet.cfg import Function
 from fuse2c.wcet.closed import closed_form
-from fuse2c.wcet.compiled import Code, Edge, Step, edge_of
+from fuse2c.wcet.compiled import Code, Edge, Run, Step, edge_of
 from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
@@ -26,6 +26,9 @@ RETURN = 0xFFFFFFFE             # where the analysed function returns to
 LONGEST_LOOSE = 1 << 18         # iterations of a loop that only data ends
 MOST_BLOCKS = 200_000_000
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
+
+
+COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
 
 
 class Again(Exception):
@@ -60,6 +63,7 @@ class Engine:
         self.facts = Facts()
         self.stack_low = START
         self._root = 0
+        self._compiled: dict[str, Run] = {}
         self._demanded: set[int] = set()
         self._extra: dict[int, set[int]] = {}
         self._heap: list[tuple[int, ...]] = []
@@ -87,7 +91,7 @@ class Engine:
         registers: list[int | None] = [None] * 16
         registers[SP], registers[LR] = START, RETURN | 1
         state = State(registers, None, memory, [], entry, {}, {}, {})
-        self._enter(state, entry, RETURN, ())
+        self._enter(state, entry, RETURN, 0, ())
         return state
 
     def _follow(self, site: int) -> None:
@@ -105,7 +109,7 @@ class Engine:
     def _code(self, entry: int) -> Code:
         if entry not in self.codes:
             function = Function(self.decoder, entry, self._extra)
-            self.codes[entry] = Code(function, self._demanded, entry == self._root, self.costs, self._deepest)
+            self.codes[entry] = Code(function, self._demanded, entry == self._root, self.costs, self._deepest, self._compiled)
         return self.codes[entry]
 
     # Exploring: one state at a time runs on until it forks; then the one that is furthest behind.
@@ -150,7 +154,7 @@ class Engine:
         alone = not self._heap
         facts = self.facts
         while True:
-            step = state.frames[-1].code.steps[state.pc]
+            step = state.frames[-1].code.step(state.pc)
             facts.blocks += 1
             if facts.blocks > MOST_BLOCKS:
                 raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
@@ -262,7 +266,7 @@ class Engine:
         goal &= ~1
         if goal == state.frames[-1].back:
             self._return(state, step)
-        elif goal in state.frames[-1].code.steps and goal in block.successors:
+        elif goal in block.successors:
             self._go(state, step, goal)
         elif state.frames[-1].code.function.inside(goal):
             self._extra.setdefault(block.last.address, set()).add(goal)
@@ -294,7 +298,7 @@ class Engine:
 
     def _cross(self, state: State, edge: Edge, to: int) -> None:
         """Enter loops, and count a turn of one."""
-        if edge.aside and self._heap:
+        if edge.aside and self._heap and not self._name(state).startswith(COMPILER_RUNTIME):
             raise Refused(f"the loop at {self.image.place(to)} is entered at several places (it is irreducible), and data "
                           "decides where", hint="no goto into a loop")
         for header in edge.entered:
@@ -323,12 +327,12 @@ class Engine:
 
     # Calls and returns.
 
-    def _enter(self, state: State, entry: int, back: int, prefix: tuple[int, ...]) -> None:
+    def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...]) -> None:
         code = self._code(entry)
         sp = state.registers[SP]
         if sp is None:
             raise Refused(f"the stack pointer is not known at the call of {self.image.place(entry)}")
-        state.frames.append(Frame(back, code, sp, prefix, state.instructions, state.cycles))
+        state.frames.append(Frame(back, call, code, sp, prefix, state.instructions, state.cycles))
         state.pc = entry
         edge = edge_of(code.function, None, entry)
         if edge is not None:
@@ -343,7 +347,7 @@ class Engine:
         frame = state.frames[-1]
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
         prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
-        self._enter(state, entry, step.block.last.end, prefix)
+        self._enter(state, entry, step.block.last.end, step.block.start, prefix)
 
     def _tail(self, state: State, step: Step, entry: int) -> None:
         frame = state.frames[-1]
@@ -353,7 +357,7 @@ class Engine:
         prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
         self._record(state, frame)
         state.frames.pop()
-        self._enter(state, entry, frame.back, prefix)
+        self._enter(state, entry, frame.back, frame.call, prefix)
 
     def _record(self, state: State, frame: Frame) -> None:
         entry = frame.code.function.entry
@@ -368,25 +372,15 @@ class Engine:
         self._record(state, frame)
         state.memory.release(frame.sp)
         state.pc = frame.back
-        if not state.frames:
-            return
+        if state.frames:
+            self._arrive(state, frame)
+
+    def _arrive(self, state: State, frame: Frame) -> None:
+        """Behind a call, which ends a block; the next one may be in another loop."""
         caller = state.frames[-1].code
-        call = self.image
-        if frame.back not in caller.steps:
-            raise Refused(f"{frame.code.function.name} returns into data at {call.place(frame.back)}")
-        self._arrive(state, caller, frame)
-
-    def _arrive(self, state: State, caller: Code, frame: Frame) -> None:
-        """Behind a call; the block there may be the header of a loop."""
-        if frame.back in caller.function.loops:
-            came = self._calling(caller, frame.back)
-            if came is not None:
-                self._go(state, caller.steps[came.start], frame.back)
-
-    @staticmethod
-    def _calling(caller: Code, back: int) -> Block | None:
-        return next((s.block for s in caller.steps.values() if s.block.end == back and s.block.ends in ("call", "invoke")),
-                    None)
+        if frame.back not in caller.function.blocks:
+            raise Refused(f"{frame.code.function.name} returns to {self.image.place(frame.back)}, where no call leads")
+        self._go(state, caller.step(frame.call), frame.back)
 
     def _name(self, state: State) -> str:
         return state.frames[-1].code.function.name if state.frames else self.image.place(self._root)

@@ -10,10 +10,11 @@ from fuse2c.wcet.values import Flags, Memory, Value
 
 
 class Frame(NamedTuple):
-    """A call in progress: where it returns to, the stack pointer and the costs at its start, and the position of the
+    """A call in progress: where it returns to, the block that called, the stack pointer and the costs at its start, and the position of the
     calls around it."""
 
     back: int
+    call: int
     code: Code
     sp: int
     prefix: tuple[int, ...]
