@@ -10,7 +10,7 @@ from fuse2c.wcet.operands import LR, PC, SP, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Part
 from fuse2c.wcet.state import State
 from fuse2c.wcet.transfers import WIDTHS
-from fuse2c.wcet.values import M, SIGN, STACK_LOW, STACK_TOP, inside, signed
+from fuse2c.wcet.values import M, SIGN, STACK, WINDOW, inside, signed, window
 
 
 class Term(NamedTuple):
@@ -132,6 +132,9 @@ def closed_form(step: Step, state: State) -> int:
     registers = state.registers
     new = {r: _after(step.summary, registers, r, n) for r in step.summary.writes}
     for r, value in new.items():
+        old = registers[r]
+        if value is not None and old is not None and window(value) != window(old):
+            value = None
         if value is None:
             state.memory.lost(registers[r])
         registers[r] = value
@@ -168,7 +171,7 @@ def _line(s: Summary, registers: list, term: Term | None) -> tuple[int, int] | N
 def _iterations(step: Step, s: Summary, state: State) -> int:
     """How often the loop still runs; 0 if that is not known."""
     left, right = _line(s, state.registers, s.left), _line(s, state.registers, s.right)
-    if left is None or right is None or inside(left[0]) != inside(right[0]):
+    if left is None or right is None or window(left[0]) != window(right[0]):
         return 0
     last = step.block.last
     if last.name == "le":
@@ -179,7 +182,9 @@ def _iterations(step: Step, s: Summary, state: State) -> int:
     (a, da), (b, db) = left, right
     if condition == "ne":
         return _until_equal((a - b) & M, (da - db) & M)
-    return _while_below(condition, a, da, b) if db == 0 and condition in _ORDER else 0
+    if db or condition not in _ORDER or window(a) and _ORDER[condition][0]:
+        return 0
+    return _while_below(condition, a, da, b)
 
 
 _OPPOSITE = {"eq": "ne", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "lo": "hs", "hs": "lo", "hi": "ls", "ls": "hi"}
@@ -230,7 +235,7 @@ def _stores_elsewhere(s: Summary, state: State, n: int) -> bool:
                 return False
             continue
         first, last = where[0], where[0] + n * where[1]
-        if min(first, last) < STACK_TOP + 0x1000 and max(first, last) + store.width > STACK_LOW:
+        if (min(first, last) >> WINDOW) <= STACK <= (max(first, last) + store.width) >> WINDOW:
             return False
     return True
 

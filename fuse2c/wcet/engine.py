@@ -19,10 +19,10 @@ from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.state import Frame, State
-from fuse2c.wcet.values import STACK_LOW, STACK_TOP, Memory, holds
+from fuse2c.wcet.values import FIRST, MIDDLE, TOP, WINDOW, Memory, holds, inside
 
-START = STACK_TOP - 0x1000 + 0 & ~7
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
+REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 11
 LONGEST_LOOSE = 1 << 18         # iterations of a loop that only data ends
 MOST_BLOCKS = 200_000_000
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
@@ -61,7 +61,7 @@ class Engine:
         self.decoder = Decoder(image)
         self.codes: dict[int, Code] = {}
         self.facts = Facts()
-        self.stack_low = START
+        self.stack_low = TOP
         self._root = 0
         self._compiled: dict[str, Run] = {}
         self._demanded: set[int] = set()
@@ -72,13 +72,13 @@ class Engine:
     @property
     def stack_bytes(self) -> int:
         """The deepest stack of any run, below the caller's frame."""
-        return START - self.stack_low
+        return TOP - self.stack_low
 
     def analyse(self, entry: int) -> State:
         """The state at the return, with the largest costs. Refused where there is no bound, or none is found."""
         self._root = entry
         while True:
-            self.facts, self.stack_low = Facts(), START
+            self.facts, self.stack_low = Facts(), TOP
             self._heap, self._waiting, self.codes = [], {}, {}
             try:
                 return self._explore(self._initial(entry))
@@ -89,7 +89,13 @@ class Engine:
         memory = Memory(self.image)
         memory.unfollowed = self._follow
         registers: list[int | None] = [None] * 16
-        registers[SP], registers[LR] = START, RETURN | 1
+        registers[SP], registers[LR] = TOP, RETURN | 1
+        for k in range(REGISTER_ARGUMENTS + STACK_ARGUMENTS):
+            base = ((FIRST + k) << WINDOW) + MIDDLE
+            if k < REGISTER_ARGUMENTS:
+                registers[k] = base
+            else:
+                memory.words[TOP + 4 * (k - REGISTER_ARGUMENTS)] = base
         state = State(registers, None, memory, [], entry, {}, {}, {})
         self._enter(state, entry, RETURN, 0, ())
         return state
@@ -102,8 +108,8 @@ class Engine:
         if sp is None:
             raise Refused("the stack pointer is set to a value that is not known", hint="no arrays of variable length")
         if sp < self.stack_low:
-            if sp < STACK_LOW:
-                raise Refused(f"the stack grows beyond {START - STACK_LOW} bytes")
+            if not inside(sp):
+                raise Refused("the stack pointer is set to a value that is no stack")
             self.stack_low = sp
 
     def _code(self, entry: int) -> Code:
@@ -225,7 +231,7 @@ class Engine:
             n, _ = state.loose.get(header, (0, ()))
             state.loose[header] = (n + 1, ())
             if n > LONGEST_LOOSE:
-                raise Refused(f"no bound for the loop at {self.image.place(header)}: only data ends it",
+                raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                               hint="end the loop by a counter with a constant limit too")
         return state.copy()
 
@@ -321,18 +327,19 @@ class Engine:
         n, before = state.loose[header]
         now = (*state.registers[:15], state.flags)
         if before == now:
-            raise Refused(f"no bound for the loop at {self.image.place(header)}: only data ends it",
+            raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                           hint="end the loop by a counter with a constant limit too")
         state.loose[header] = (n, now)
 
     # Calls and returns.
 
-    def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...]) -> None:
+    def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],
+               owners: tuple[tuple[int, int, int], ...] = ()) -> None:
         code = self._code(entry)
         sp = state.registers[SP]
         if sp is None:
             raise Refused(f"the stack pointer is not known at the call of {self.image.place(entry)}")
-        state.frames.append(Frame(back, call, code, sp, prefix, state.instructions, state.cycles))
+        state.frames.append(Frame(back, call, code, sp, prefix, (*owners, (entry, state.instructions, state.cycles))))
         state.pc = entry
         edge = edge_of(code.function, None, entry)
         if edge is not None:
@@ -355,14 +362,13 @@ class Engine:
             raise Refused(f"{self.image.place(entry)} is recursive: {self._name(state)} jumps to it")
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
         prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
-        self._record(state, frame)
         state.frames.pop()
-        self._enter(state, entry, frame.back, frame.call, prefix)
+        self._enter(state, entry, frame.back, frame.call, prefix, frame.owners)
 
     def _record(self, state: State, frame: Frame) -> None:
-        entry = frame.code.function.entry
-        a, b = self.facts.functions.get(entry, (0, 0))
-        self.facts.functions[entry] = (max(a, state.instructions - frame.instructions), max(b, state.cycles - frame.cycles))
+        for entry, instructions, cycles in frame.owners:
+            a, b = self.facts.functions.get(entry, (0, 0))
+            self.facts.functions[entry] = (max(a, state.instructions - instructions), max(b, state.cycles - cycles))
 
     def _return(self, state: State, step: Step) -> None:
         frame = state.frames.pop()

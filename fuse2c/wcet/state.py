@@ -10,16 +10,16 @@ from fuse2c.wcet.values import Flags, Memory, Value
 
 
 class Frame(NamedTuple):
-    """A call in progress: where it returns to, the block that called, the stack pointer and the costs at its start, and the position of the
-    calls around it."""
+    """A call in progress: where it returns to, the block that called, the stack pointer at its start,
+    the position of the calls around it, and the costs at its start: (function, instructions, cycles), of several after
+    tail calls."""
 
     back: int
     call: int
     code: Code
     sp: int
     prefix: tuple[int, ...]
-    instructions: int
-    cycles: int
+    owners: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(slots=True)
@@ -65,4 +65,5 @@ class State:
                 self.loose[header] = loose
         for k, (a, b) in enumerate(zip(self.frames, other.frames, strict=True)):
             if a is not b:
-                self.frames[k] = a._replace(instructions=min(a.instructions, b.instructions), cycles=min(a.cycles, b.cycles))
+                self.frames[k] = a._replace(owners=tuple((f, min(i, j), min(c, d)) for (f, i, c), (_, j, d) in
+                                                         zip(a.owners, b.owners, strict=False)))

@@ -6,7 +6,7 @@ from fuse2c.wcet import floating, transfers
 from fuse2c.wcet.decode import COMPARES, Instruction, word
 from fuse2c.wcet.operands import LR, PC, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Operand2, Part, flagged, imm, known, logic_flags, part, reg
-from fuse2c.wcet.values import M, STACK_LOW
+from fuse2c.wcet.values import M, WINDOWS
 
 
 def translate(i: Instruction, valued: bool) -> list[Part]:
@@ -101,7 +101,7 @@ def _sum(i: Instruction, d: int, reads: list[int], second: Operand2, first: str)
     if second.rotated:
         line = f"R[{d}] = m.{method}({x}, {y}) if {known(second.reads)} else m.loose({first}, None)"
     else:
-        small = "".join(f" and R[{r}] < {STACK_LOW}" for r in sorted(set(reads)))
+        small = "".join(f" and R[{r}] < {WINDOWS}" for r in sorted(set(reads)))
         line = f"R[{d}] = ({x} {sign} {y}) & {M} if {ok}{small} else m.{method}({x}, {y})"
     if not i.flags:
         return part(line, reads, [d])

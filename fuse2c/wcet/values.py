@@ -1,7 +1,8 @@
 """Abstract values: a number of 32 bits, or None for what is not known; flags, memory, and the arithmetic on numbers.
 
-The stack lies in a window of addresses of its own, which no program uses: a number in it is a pointer into the stack.
-Only what holds for every stack of 8-byte alignment is computed from such a pointer.
+Some numbers stand for addresses whose place is not known: those into the stack, and those that an argument of the
+analysed function gives. Each has a window of 2^24 numbers that no program uses as addresses: base + offset, for any
+base. Only what holds for every base is computed from them; a stack is 8-byte aligned.
 """
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from fuse2c.wcet.image import Image
 
 M = 0xFFFFFFFF
 SIGN = 0x80000000
-STACK_LOW, STACK_TOP = 0x9E300000, 0x9E3FFFF8
+WINDOW = 24             # bits of an offset in a window
+FIRST, STACK = 0x90, 0x9F
+"""The windows: arguments from FIRST on, the stack the last one."""
+WINDOWS = FIRST << WINDOW
+MIDDLE = 1 << (WINDOW - 1)
+TOP = (STACK << WINDOW) + MIDDLE
+"""The stack pointer at the start of the analysed function: arguments lie above, frames below."""
 ALIGNED = 7             # low bits of a stack pointer that are known
 
 Value = int | None
@@ -20,9 +27,15 @@ Flags = tuple | None
 v may be None."""
 
 
+def window(v: int) -> int:
+    """The window that a number lies in, 0 for a plain number."""
+    k = v >> WINDOW
+    return k if FIRST <= k <= STACK else 0
+
+
 def inside(v: int) -> bool:
-    """Whether a number is a pointer into the stack, or one behind it."""
-    return STACK_LOW <= v <= STACK_TOP
+    """Whether a number is a pointer into the stack."""
+    return v >> WINDOW == STACK
 
 
 def signed(v: int) -> int:
@@ -99,7 +112,7 @@ def nzcv(f: Flags) -> tuple:
 
 def logged(v: Value) -> Flags:
     """Flags of a result, carry unknown; those of a pointer into the stack are not known."""
-    return None if v is None or inside(v) else ("log", v)
+    return None if v is None or window(v) else ("log", v)
 
 
 def add_carry(a: int, b: int, carry: int) -> tuple[int, tuple]:
@@ -174,7 +187,7 @@ class Memory:
         """A zero-extended number, where the program or the stack fixes it."""
         if address is None:
             return None
-        if not STACK_LOW <= address < STACK_TOP + 0x1000:
+        if address >> WINDOW != STACK:
             return self.image.read(address, width)
         word = self.words.get(address & ~3)
         at = address & 3
@@ -203,7 +216,7 @@ class Memory:
                 self.lost(value)
             if self.wild:
                 self.scatter()
-        elif not STACK_LOW <= address < STACK_TOP + 0x1000:
+        elif address >> WINDOW != STACK:
             if value is not None:
                 self.lost(value)
         elif site:
@@ -259,34 +272,35 @@ class Memory:
         self.lost(b)
 
     def plus(self, a: Value, b: Value) -> Value:
-        """a + b; from a stack pointer only to a stack pointer."""
+        """a + b; an address and a number give an address of the same window."""
         if a is None or b is None:
             return self.loose(a, b)
         r = (a + b) & M
-        if inside(a) != inside(b) and not inside(r):
-            return self.loose(a, b)
-        return r
+        x, y = window(a), window(b)
+        return r if not (x or y) or not (x and y) and window(r) == x + y else self.loose(a, b)
 
     def minus(self, a: Value, b: Value) -> Value:
-        """a - b; of two stack pointers their distance."""
+        """a - b; of two addresses of one window their distance."""
         if a is None or b is None:
             return self.loose(a, b)
         r = (a - b) & M
-        if inside(b) > inside(a) or inside(a) > inside(b) and not inside(r):
-            return self.loose(a, b)
-        return r
+        x, y = window(a), window(b)
+        return r if x == y or not y and window(r) == x else self.loose(a, b)
 
     def compare(self, a: Value, b: Value) -> Flags:
-        """Flags of a - b; a stack pointer compares with stack pointers only, and differs from 0."""
+        """Flags of a - b; addresses compare with those of the same window, without a sign; objects are not at 0."""
         if a is None or b is None:
             return None
-        if inside(a) != inside(b):
-            return ("nzcv", None, 0, None, None) if 0 in (a, b) else None
-        return ("sub", a, b)
+        x, y = window(a), window(b)
+        if not (x or y):
+            return ("sub", a, b)
+        if x == y:
+            return ("nzcv", None, int(a == b), int(a >= b), None)
+        return ("nzcv", None, 0, None, None) if STACK in (x, y) and 0 in (a, b) else None
 
     def sum(self, a: int, b: int) -> Flags:
         """Flags of a + b."""
-        return None if inside(a) or inside(b) else ("add", a, b)
+        return None if window(a) or window(b) else ("add", a, b)
 
     def either(self, a: Value, b: Value) -> Value:
         """One of two values."""
@@ -299,20 +313,21 @@ class Memory:
 
     def bits(self, result: int, a: int, b: int = M) -> Value:
         """The result of any other operation on known a and b: of a stack pointer, only its alignment is known."""
-        if not (inside(a) or inside(b)):
+        x, y = window(a), window(b)
+        if not (x or y) or x + y == STACK and (a <= ALIGNED or b <= ALIGNED):
             return result
-        if a <= ALIGNED or b <= ALIGNED:
-            return result
-        self.wild = True
+        self.wild = self.wild or STACK in (x, y)
         return None
 
     def merge(self, other: Memory) -> None:
         """What both know."""
-        for mine, theirs in ((self.words, other.words), (self.bytes, other.bytes)):
-            for a in [a for a, v in mine.items() if theirs.get(a) != v]:
-                self.lost(mine.pop(a))
-            for a, v in theirs.items():
-                if a not in mine:
-                    self.lost(v)
-        self.guarded &= other.guarded
         self.wild = self.wild or other.wild
+        for mine, theirs in ((self.words, other.words), (self.bytes, other.bytes)):
+            if mine != theirs:
+                for a in [a for a, v in mine.items() if theirs.get(a) != v]:
+                    self.lost(mine.pop(a))
+                for a, v in theirs.items():
+                    if a not in mine:
+                        self.lost(v)
+        if self.guarded is not other.guarded:
+            self.guarded &= other.guarded
