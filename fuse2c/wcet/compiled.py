@@ -11,6 +11,7 @@ from fuse2c.wcet.cfg import Block, Function
 from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.parts import FLAGS, Part
+from fuse2c.wcet.regions import joins
 from fuse2c.wcet.slicing import parts_of, relevant
 
 Run = Callable[[list, Any, values.Memory], Any]
@@ -59,12 +60,19 @@ class Code:
             "nzcv", "holds", "add_carry", "logged")} | {"deepest": deepest}
         self._parts, self._stay, self._costs = parts, stay, costs
         self._steps: dict[int, Step] = {}
+        self._joins: dict[int, int] | None = None
 
     def step(self, start: int) -> Step:
         """The block that starts at an address, compiled when it is first run."""
         if start not in self._steps:
             self._steps[start] = self._step(self.function.blocks[start])
         return self._steps[start]
+
+    def join(self, start: int) -> int | None:
+        """Where the ways of a branch meet again, if they are short."""
+        if self._joins is None:
+            self._joins = joins(self.function)
+        return self._joins.get(start)
 
     def _step(self, block: Block) -> Step:
         function, parts, stay, costs = self.function, self._parts, self._stay, self._costs

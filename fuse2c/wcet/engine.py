@@ -19,7 +19,7 @@ from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.state import Frame, State
-from fuse2c.wcet.values import FIRST, MIDDLE, TOP, WINDOW, Memory, holds, inside
+from fuse2c.wcet.values import FIRST, MIDDLE, TOP, WINDOW, Memory, holds, inside, window
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 11
@@ -158,23 +158,26 @@ class Engine:
     def _run(self, state: State) -> list[State]:
         """Run a state on, alone until it forks, among others for one block."""
         alone = not self._heap
-        facts = self.facts
         while True:
             step = state.frames[-1].code.step(state.pc)
-            facts.blocks += 1
-            if facts.blocks > MOST_BLOCKS:
-                raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
             if state.pc in step.edges:
                 self._skip(state, step)
-            try:
-                state.flags = step.run(state.registers, state.flags, state.memory)
-            except Refused as error:
-                raise Refused(f"{error.args[0]}, in {self._name(state)}", hint=error.hint) from None
-            state.instructions += step.instructions
-            state.cycles += step.cycles
+            self._execute(state, step)
             after = self._leave(state, step)
             if not alone or len(after) != 1 or not after[0].frames:
                 return after
+
+    def _execute(self, state: State, step: Step) -> None:
+        """A block up to its transfer of control."""
+        self.facts.blocks += 1
+        if self.facts.blocks > MOST_BLOCKS:
+            raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
+        try:
+            state.flags = step.run(state.registers, state.flags, state.memory)
+        except Refused as error:
+            raise Refused(f"{error.args[0]}, in {self._name(state)}", hint=error.hint) from None
+        state.instructions += step.instructions
+        state.cycles += step.cycles
 
     def _skip(self, state: State, step: Step) -> None:
         """All but the last iterations of a loop of one block at once, where they are known."""
@@ -183,7 +186,7 @@ class Engine:
             state.instructions += n * step.instructions
             state.cycles += n * (step.cycles + step.taken_cycles)
             self._turn(state, state.pc, n)
-            self.facts.edges.setdefault(state.pc, set()).add(state.pc)
+            self._note(state.pc, state.pc)
 
     # How control leaves a block.
 
@@ -202,20 +205,13 @@ class Engine:
         return self._transfer(state, step)
 
     def _branch(self, state: State, step: Step) -> list[State]:
-        block, registers = step.block, state.registers
-        i = block.last
-        if i.name == "b":
-            taken = holds(i.cond, state.flags)
-        elif i.name == "le":
-            count = registers[LR]
-            if count is None:
-                raise Refused(f"the loop of {i} in {self._name(state)} has a count that is not known")
-            taken = count > 1
-            registers[LR] = count - 1 if taken else count
-        else:
-            value = registers[LR if i.name == "wls" else i.ops[0].n]        # type: ignore[union-attr]
-            taken = None if value is None else (value == 0) == (i.name != "cbnz")
+        block = step.block
+        taken = self._decide(state, step)
         if taken is None:
+            join = state.frames[-1].code.join(block.start)
+            if join is not None:
+                self._go(state, self._both(state, step, join), join)
+                return [state]
             other = self._fork(state, step)
             other.cycles += step.taken_cycles
             self._go(other, step, block.successors[0])
@@ -224,6 +220,55 @@ class Engine:
         state.cycles += step.taken_cycles if taken else 0
         self._go(state, step, block.successors[0 if taken else 1])
         return [state]
+
+    def _decide(self, state: State, step: Step) -> bool | None:
+        """Whether a branch is taken; None if the state does not tell."""
+        i, registers = step.block.last, state.registers
+        if i.name == "b":
+            return holds(i.cond, state.flags)
+        if i.name == "le":
+            count = registers[LR]
+            if count is None:
+                raise Refused(f"the loop of {i} in {self._name(state)} has a count that is not known")
+            registers[LR] = max(count - 1, 1)
+            return count > 1
+        value = registers[LR if i.name == "wls" else i.ops[0].n]            # type: ignore[union-attr]
+        if value is None or window(value):
+            return None if value is None or not inside(value) else i.name == "cbnz"
+        return (value == 0) == (i.name != "cbnz")
+
+    def _both(self, state: State, step: Step, join: int) -> Step:
+        """Take both ways of a branch to the block where they meet, see `regions`; returns a block that leads there."""
+        code, block = state.frames[-1].code, step.block
+        self.facts.forks[block.last.address] += 1
+        other = state.twin()
+        other.cycles += step.taken_cycles
+        last = step
+        for one, to in ((other, block.successors[0]), (state, block.successors[1])):
+            self._note(block.start, to)
+            one.pc = to
+            while one.pc != join:
+                last = code.step(one.pc)
+                self._execute(one, last)
+                self._plain(one, last)
+        state.merge(other)
+        return last
+
+    def _plain(self, state: State, step: Step) -> None:
+        """Leave a block on a short way, up to the next, or over all ways of a branch within."""
+        block = step.block
+        taken: bool | None = block.ends == "jump"
+        if block.ends == "branch":
+            taken = self._decide(state, step)
+        if taken is None:
+            self._both(state, step, state.frames[-1].code.join(block.start) or 0)
+            return
+        state.cycles += step.taken_cycles if taken else 0
+        state.pc = block.successors[0 if taken or len(block.successors) == 1 else 1]
+        self._note(block.start, state.pc)
+
+    def _note(self, start: int, to: int) -> None:
+        self.facts.edges.setdefault(start, set()).add(to)
 
     def _fork(self, state: State, step: Step) -> State:
         self.facts.forks[step.block.last.address] += 1
@@ -296,7 +341,7 @@ class Engine:
 
     def _go(self, state: State, step: Step, to: int) -> None:
         """To a block of the same function."""
-        self.facts.edges.setdefault(step.block.start, set()).add(to)
+        self._note(step.block.start, to)
         edge = step.edges.get(to)
         if edge is not None:
             self._cross(state, edge, to)
@@ -374,7 +419,7 @@ class Engine:
         frame = state.frames.pop()
         if state.registers[SP] != frame.sp:
             raise Refused(f"{frame.code.function.name} returns with another stack pointer than it was called with")
-        self.facts.edges.setdefault(step.block.start, set()).add(RETURN)
+        self._note(step.block.start, RETURN)
         self._record(state, frame)
         state.memory.release(frame.sp)
         state.pc = frame.back

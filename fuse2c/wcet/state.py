@@ -46,17 +46,25 @@ class State:
         return State(self.registers[:], self.flags, self.memory.copy(), self.frames[:], self.pc, dict(self.turns),
                      dict(self.totals), dict(self.loose), self.instructions, self.cycles)
 
+    def twin(self) -> State:
+        """A state for another way to the same block, on which no loop is entered or turned and no call made."""
+        return State(self.registers[:], self.flags, self.memory.copy(), self.frames, self.pc, self.turns, self.totals,
+                     self.loose, self.instructions, self.cycles)
+
     def merge(self, other: State) -> None:
         """Become what holds in both, with the larger costs."""
         if self.pc != other.pc or len(self.frames) != len(other.frames):
             raise InternalError(f"two states at {self.pc:#x} and {other.pc:#x} were to be merged")
         for r in range(15):
-            self.registers[r] = self.memory.either(self.registers[r], other.registers[r])
+            if self.registers[r] != other.registers[r]:
+                self.registers[r] = self.memory.either(self.registers[r], other.registers[r])
         if self.flags != other.flags:
             self.flags = None
         self.memory.merge(other.memory)
         self.instructions = max(self.instructions, other.instructions)
         self.cycles = max(self.cycles, other.cycles)
+        if self.frames is other.frames:
+            return
         for mine, theirs in ((self.turns, other.turns), (self.totals, other.totals)):
             for header, n in theirs.items():
                 mine[header] = max(mine.get(header, 0), n)
