@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from fuse2c.errors import Refused
 from fuse2c.wcet.decode import Decoder, Instruction, jumps, target
 from fuse2c.wcet.operands import PC, Mem
 

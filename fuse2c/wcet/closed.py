@@ -10,7 +10,7 @@ from fuse2c.wcet.operands import LR, PC, SP, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Part
 from fuse2c.wcet.state import State
 from fuse2c.wcet.transfers import WIDTHS
-from fuse2c.wcet.values import M, SIGN, STACK, WINDOW, inside, signed, window
+from fuse2c.wcet.values import SIGN, STACK, WINDOW, M, inside, signed, window
 
 
 class Term(NamedTuple):
@@ -45,7 +45,7 @@ def summary(step: Step) -> Summary | None:
     compared: tuple[Term | None, Term | None] | None = None
     stores = []
     for i, p in step.kept:
-        if SP in p.writes or PC in p.writes or i.cond and i.name != "b" and (FLAGS in p.writes or p.stays):
+        if SP in p.writes or PC in p.writes or (i.cond and i.name != "b" and (FLAGS in p.writes or p.stays)):
             return None
         if p.stays:
             store = _store(i, p, terms)
@@ -182,7 +182,7 @@ def _iterations(step: Step, s: Summary, state: State) -> int:
     (a, da), (b, db) = left, right
     if condition == "ne":
         return _until_equal((a - b) & M, (da - db) & M)
-    if db or condition not in _ORDER or window(a) and _ORDER[condition][0]:
+    if db or condition not in _ORDER or (window(a) and _ORDER[condition][0]):
         return 0
     return _while_below(condition, a, da, b)
 
@@ -226,7 +226,7 @@ def _stores_elsewhere(s: Summary, state: State, n: int) -> bool:
     for store in s.stores:
         if store.valued is not None:
             value = state.registers[store.valued]
-            if store.valued in s.writes or value is not None and inside(value):
+            if store.valued in s.writes or (value is not None and inside(value)):
                 return False
         where = _line(s, state.registers, store.where)
         if where is None:

@@ -68,6 +68,10 @@ class Code:
             self._steps[start] = self._step(self.function.blocks[start])
         return self._steps[start]
 
+    def reached(self) -> list[Block]:
+        """The blocks that were run."""
+        return [step.block for step in self._steps.values()]
+
     def join(self, start: int) -> int | None:
         """Where the ways of a branch meet again, if they are short."""
         if self._joins is None:

@@ -1,6 +1,7 @@
 """Costs of instructions in cycles, from Arm's public tables: estimates, see docs/WCET.md."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,6 @@ from fuse2c.wcet.operands import PC, SP, Mem, Reg, RegList, Vector
 
 REFILL = 3              # cycles to refill the pipeline after a taken branch: 1 to 3 on M3 and M4, the worst
 TABLES = ("cortex-m0plus", "cortex-m3", "cortex-m4")
-CORES = (*TABLES, "cortex-m7", "cortex-m33", "cortex-m55")
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Costs:
         one = _m0plus if self.core == "cortex-m0plus" else _m34
         costs = [one(self, i) for i in block]
         # Between two instructions a load may wait for an address that the one before computed.
-        waits = sum(_waits(a, b) for a, b in zip(block, block[1:], strict=False)) if one is _m34 else 0
+        waits = sum(_waits(a, b) for a, b in itertools.pairwise(block)) if one is _m34 else 0
         return sum(c for c, _ in costs) + waits, costs[-1][1]
 
     def variable(self, i: Instruction) -> bool:
         """Whether an instruction's time depends on its operands on this core."""
         if i.name in ("sdiv", "udiv"):
             return self.core != "cortex-m0plus"
-        return self.core == "cortex-m3" and i.name in ("smull", "umull", "smlal", "umlal") \
-            or self.core in ("cortex-m7", "cortex-m33", "cortex-m55") and i.name in ("vdiv", "vsqrt")
+        return (self.core == "cortex-m3" and i.name in ("smull", "umull", "smlal", "umlal")) \
+            or (self.core in ("cortex-m7", "cortex-m33", "cortex-m55") and i.name in ("vdiv", "vsqrt"))
 
 
 def _listed(i: Instruction) -> int:
@@ -50,7 +50,7 @@ def _listed(i: Instruction) -> int:
 
 def _to_pc(i: Instruction) -> bool:
     last, first = i.ops[-1], i.ops[0]
-    return first == Reg(PC) or isinstance(last, RegList) and PC in last.numbers
+    return first == Reg(PC) or (isinstance(last, RegList) and PC in last.numbers)
 
 
 def _m0plus(costs: Costs, i: Instruction) -> tuple[int, int]:

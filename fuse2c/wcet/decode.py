@@ -160,7 +160,7 @@ class Decoder:
             ops = parse(text)
         except Unparsed as error:
             raise Refused(f"operand {error} of {shown} at {self.image.place(address)} is not known") from None
-        if name not in CORE and name not in FLOATING or _foreign(name, ops):
+        if (name not in CORE and name not in FLOATING) or _foreign(name, ops):
             raise Refused(f"{shown} at {self.image.place(address)} is not among the instructions that are analysed")
         return Instruction(address, size, name, cond, flags, (*ops, Imm(0)) if negated else ops, kind, shown)
 

@@ -5,6 +5,7 @@ import bisect
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -115,7 +116,7 @@ def _regions(elf: ELFFile) -> list[Region]:
 
 
 def _symbols(elf: ELFFile) -> tuple[list[tuple[int, int, str]], list[tuple[int, bool]]]:
-    table = elf.get_section_by_name(".symtab")
+    table: Any = elf.get_section_by_name(".symtab")
     if table is None:
         raise Refused("the program has no symbol table", hint="link without -s, and do not strip it")
     functions, marks = [], []
@@ -134,10 +135,10 @@ def _symbols(elf: ELFFile) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
 
 def _core(elf: ELFFile) -> str:
     """The core that the build attributes name, or the smallest of their architecture; "" if there are none."""
-    section = elf.get_section_by_name(".ARM.attributes")
+    section: Any = elf.get_section_by_name(".ARM.attributes")
     if section is None:
         return ""
-    tags = {attribute.tag: attribute.value for sub in section.iter_subsections()
+    tags: dict[str, Any] = {attribute.tag: attribute.value for sub in section.iter_subsections()
             for part in sub.iter_subsubsections() for attribute in part.iter_attributes()}
     name = str(tags.get("TAG_CPU_NAME", "")).lower().replace("+", "plus")
-    return name if name.startswith("cortex-m") else ARCHITECTURES.get(tags.get("TAG_CPU_ARCH"), "")
+    return name if name.startswith("cortex-m") else ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1), "")

@@ -135,7 +135,7 @@ def _operand(part: str) -> Operand:
     if part.startswith("{"):
         return _list(part.strip("{}^ "))
     if part.startswith("#"):
-        return Imm(_number(part)) if "." not in part and "e" not in part.lower().replace("0x", "") or "0x" in part \
+        return Imm(_number(part)) if ("." not in part and "e" not in part.lower().replace("0x", "")) or "0x" in part \
             else Word(part)
     name = part.rstrip("!")
     if name in REGISTERS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from fuse2c.errors import Refused
 from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.operands import LR, PC, SP, Mem, Reg, RegList
-from fuse2c.wcet.parts import Part, known, part, reg
+from fuse2c.wcet.parts import Part, known, part
 from fuse2c.wcet.values import M
 
 WIDTHS = {"ldr": 4, "ldrb": 1, "ldrh": 2, "ldrsb": 1, "ldrsh": 2, "str": 4, "strb": 1, "strh": 2}

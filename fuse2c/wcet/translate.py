@@ -6,7 +6,7 @@ from fuse2c.wcet import floating, transfers
 from fuse2c.wcet.decode import COMPARES, Instruction, word
 from fuse2c.wcet.operands import LR, PC, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Operand2, Part, flagged, imm, known, logic_flags, part, reg
-from fuse2c.wcet.values import M, WINDOWS
+from fuse2c.wcet.values import WINDOWS, M
 
 
 def translate(i: Instruction, valued: bool) -> list[Part]:
@@ -44,7 +44,7 @@ def _table(i: Instruction) -> Part:
 
 
 def _moves(i: Instruction) -> list[Part] | None:
-    if i.name == "adr" or i.name in ("add", "sub") and len(i.ops) == 3 and i.ops[1] == Reg(PC):
+    if i.name == "adr" or (i.name in ("add", "sub") and len(i.ops) == 3 and i.ops[1] == Reg(PC)):
         d, offset = reg(i, 0), imm(i, len(i.ops) - 1)
         base = (i.address + 4) & ~3
         return [part(f"R[{d}] = {(base - offset if i.name == 'sub' else base + offset) & M}", [], [d])]
@@ -146,7 +146,8 @@ def _shifts(i: Instruction) -> list[Part] | None:
         return [part(lines, [source], flagged(i, d))]
     by = reg(i, len(i.ops) - 1)
     return [part([f"R[{d}] = m.bits(shift({i.name!r}, R[{source}], R[{by}] & 255), R[{source}]) "
-                  f"if {known([source, by])} else m.loose(R[{source}], None)", *logic_flags(i, d)], [source, by], flagged(i, d))]
+                  f"if {known([source, by])} else m.loose(R[{source}], None)", *logic_flags(i, d)],
+                 [source, by], flagged(i, d))]
 
 
 def _multiplies(i: Instruction) -> list[Part] | None:

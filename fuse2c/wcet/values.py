@@ -266,10 +266,11 @@ class Memory:
         if value is not None and inside(value):
             self.wild = True
 
-    def loose(self, a: Value, b: Value) -> None:
+    def loose(self, a: Value, b: Value) -> Value:
         """The unknown result of known or unknown operands."""
         self.lost(a)
         self.lost(b)
+        return None
 
     def plus(self, a: Value, b: Value) -> Value:
         """a + b; an address and a number give an address of the same window."""
@@ -277,7 +278,7 @@ class Memory:
             return self.loose(a, b)
         r = (a + b) & M
         x, y = window(a), window(b)
-        return r if not (x or y) or not (x and y) and window(r) == x + y else self.loose(a, b)
+        return r if not (x or y) or (not (x and y) and window(r) == x + y) else self.loose(a, b)
 
     def minus(self, a: Value, b: Value) -> Value:
         """a - b; of two addresses of one window their distance."""
@@ -285,7 +286,7 @@ class Memory:
             return self.loose(a, b)
         r = (a - b) & M
         x, y = window(a), window(b)
-        return r if x == y or not y and window(r) == x else self.loose(a, b)
+        return r if x == y or (not y and window(r) == x) else self.loose(a, b)
 
     def compare(self, a: Value, b: Value) -> Flags:
         """Flags of a - b; addresses compare with those of the same window, without a sign; objects are not at 0."""
@@ -314,7 +315,7 @@ class Memory:
     def bits(self, result: int, a: int, b: int = M) -> Value:
         """The result of any other operation on known a and b: of a stack pointer, only its alignment is known."""
         x, y = window(a), window(b)
-        if not (x or y) or x + y == STACK and (a <= ALIGNED or b <= ALIGNED):
+        if not (x or y) or (x + y == STACK and (a <= ALIGNED or b <= ALIGNED)):
             return result
         self.wild = self.wild or STACK in (x, y)
         return None
