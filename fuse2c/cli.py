@@ -247,7 +247,7 @@ def wcet(elf: Path | None, entry: str | None, core: str | None, multiply: str, o
         model = compiled(k, as_json)
         with Progress("building and analysing"):
             result = model.wcet(opt=opt, cc=cc)
-    from fuse2c.wcet.facts import FORMATS, summary      # it needs the extra, which `analyse` asked for
+    from fuse2c.wcet.facts import FORMATS, summary  # it needs the extra, which `analyse` asked for
     if facts is not None:
         if facts.suffix not in FORMATS:
             raise click.BadParameter(f"{facts.name} ends in none of {', '.join(FORMATS)}", param_hint="--facts")

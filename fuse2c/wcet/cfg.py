@@ -108,7 +108,7 @@ class Function:
             return Block(0, [], "branch", target(i), False, [target(i), i.end])
         if i.name == "bl":
             to = target(i)
-            if self.inside(to) and to != self.entry:
+            if self.inside(to) and not self._decoder.image.begins(to):
                 return Block(0, [], "jump", to, False, [to])        # Armv6-M's far jump: the link register was saved
             helper = TABLE_HELPERS.get(self._decoder.image.place(to))
             behind = self._helper_table(i.end, *helper) if helper else [i.end]

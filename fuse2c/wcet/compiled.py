@@ -126,17 +126,14 @@ def _source(marked: list[tuple[Instruction, Part, bool]]) -> list[str]:
     out: list[str] = []
     unknown: set[int] = set()
     for i, group in itertools.groupby(marked, key=lambda item: item[0]):
-        parts = []
-        for _, p, stays in group:
-            if stays:
-                parts.append(p)
-            else:
-                unknown |= p.writes
-        reads = {r for p in parts for r in p.reads}
+        listed = [(p, stays) for _, p, stays in group]
+        parts = [p for p, stays in listed if stays]
+        reads, writes = {r for p in parts for r in p.reads}, {r for p in parts for r in p.writes}
         out += _forget(unknown & reads)
-        unknown -= reads | {r for p in parts for r in p.writes}
         if parts:
             out += _guarded(i.cond, parts) if i.cond else _lines(parts)
+        unknown -= reads | (set() if i.cond else writes)
+        unknown |= {r for p, stays in listed if not stays for r in p.writes - writes}
     return out + _forget(unknown)
 
 

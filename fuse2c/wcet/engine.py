@@ -38,7 +38,7 @@ class Engine(Machine):
         self._root = entry
         while True:
             self.facts, self.stack_low = Facts(), TOP
-            self._heap, self._waiting, self.codes = [], {}, {}
+            self._heap, self._waiting, self.codes, self._kept = [], {}, {}, {}
             try:
                 return self._explore(self._initial(entry))
             except Again:
@@ -90,7 +90,7 @@ class Engine(Machine):
 
     def _run(self, state: State) -> list[State]:
         """Run a state on, alone until it forks, among others for one block."""
-        alone = not self._heap
+        alone = self._alone = not self._heap
         while True:
             step = state.frames[-1].code.step(state.pc)
             if state.pc in step.edges:
@@ -202,9 +202,10 @@ class Engine(Machine):
 
     def _fork(self, state: State, step: Step) -> State:
         self.facts.forks[step.block.last.address] += 1
+        self._alone = False
         for header in step.leaves:
-            n, _ = state.loose.get(header, (0, ()))
-            state.loose[header] = (n + 1, ())
+            n = state.loose.get(header, 0)
+            state.loose[header] = n + 1
             if n > LONGEST_LOOSE:
                 raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                               hint="end the loop by a counter with a constant limit too")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from fuse2c.wcet.analysis import Result
 
-
 SHOWN = 8       # places of each kind in the summary
 
 

@@ -68,6 +68,11 @@ class Image:
                 return start
         raise Refused(f"{self.path.name} has no function {symbol!r}", hint="was it dropped by the linker, or inlined?")
 
+    def begins(self, address: int) -> bool:
+        """Whether a function begins at an address."""
+        index = bisect.bisect_left(self._starts, address)
+        return index < len(self._starts) and self._starts[index] == address
+
     def extent(self, address: int) -> tuple[int, int]:
         """First and last byte plus one of the function around an address."""
         index = bisect.bisect_right(self._starts, address) - 1

@@ -12,11 +12,12 @@ from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import SP
 from fuse2c.wcet.state import Frame, State
-from fuse2c.wcet.values import TOP, inside
+from fuse2c.wcet.values import TOP, Flags, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
-LONGEST_LOOSE = 1 << 18         # iterations of a loop that only data ends
-MOST_BLOCKS = 200_000_000
+LONGEST_LOOSE = 1 << 17         # iterations of a loop that only data ends
+MOST_BLOCKS = 100_000_000
+FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, and at every turn
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 
 
@@ -55,6 +56,8 @@ class Machine:
         self.facts = Facts()
         self.stack_low = TOP
         self._root = 0
+        self._alone = True              # no other state waits
+        self._kept: dict[int, tuple[list, Flags, tuple[dict, dict]]] = {}
         self._compiled: dict[str, Run] = {}
         self._demanded: set[int] = set()
         self._extra: dict[int, set[int]] = {}
@@ -103,16 +106,17 @@ class Machine:
 
     def _cross(self, state: State, edge: Edge, to: int) -> None:
         """Enter loops, and count a turn of one."""
-        if edge.aside and self._heap and not self._name(state).startswith(COMPILER_RUNTIME):
+        if edge.aside and not self._alone and not self._name(state).startswith(COMPILER_RUNTIME):
             raise Refused(f"the loop at {self.image.place(to)} is entered at several places (it is irreducible), and data "
                           "decides where", hint="no goto into a loop")
         for header in edge.entered:
             state.turns[header] = 0
             state.loose.pop(header, None)
+            self._kept.pop(header, None)
         if edge.turn:
-            if to in state.loose:
-                self._progress(state, to)
             self._turn(state, to, 1)
+            if state.turns[to] >= FEW:
+                self._progress(state, to, state.turns[to])
 
     def _turn(self, state: State, header: int, n: int) -> None:
         turns = state.turns[header] + n
@@ -121,14 +125,16 @@ class Machine:
         if turns > self.facts.bounds.get(header, 0):
             self.facts.bounds[header] = turns
 
-    def _progress(self, state: State, header: int) -> None:
-        """Refuse a loop that data ends and in which nothing that is known changes."""
-        n, before = state.loose[header]
-        now = (*state.registers[:15], state.flags)
-        if before == now:
+    def _progress(self, state: State, header: int, turns: int) -> None:
+        """Refuse a loop in which nothing that is known changes: it could turn for ever. The state is kept at powers of
+        two and compared a turn later, and at every turn of long loops (Brent)."""
+        kept = self._kept.get(header)
+        if kept is not None and (turns > LONG or turns & (turns - 1) == 1) and kept[0] == state.registers[:15] \
+                and kept[1] == state.flags and kept[2] == (state.memory.words, state.memory.bytes):
             raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                           hint="end the loop by a counter with a constant limit too")
-        state.loose[header] = (n, now)
+        if turns & (turns - 1) == 0:
+            self._kept[header] = (state.registers[:15], state.flags, (dict(state.memory.words), dict(state.memory.bytes)))
 
     def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],
                owners: tuple[tuple[int, int, int], ...] = ()) -> None:

@@ -26,8 +26,8 @@ class Frame(NamedTuple):
 class State:
     """Registers, flags, stack, calls, and the largest cost of the ways here.
 
-    `turns`: iterations of each loop since it was entered; `totals`: since the start. `loose`: iterations whose end
-    was decided by data, and the registers at the last of them.
+    `turns`: iterations of each loop since it was entered; `totals`: since the start; `loose`: those that data may have
+    ended.
     """
 
     registers: list[Value]
@@ -37,7 +37,7 @@ class State:
     pc: int
     turns: dict[int, int]
     totals: dict[int, int]
-    loose: dict[int, tuple[int, tuple]]
+    loose: dict[int, int]
     instructions: int = 0
     cycles: int = 0
 
@@ -65,12 +65,9 @@ class State:
         self.cycles = max(self.cycles, other.cycles)
         if self.frames is other.frames:
             return
-        for mine, theirs in ((self.turns, other.turns), (self.totals, other.totals)):
+        for mine, theirs in ((self.turns, other.turns), (self.totals, other.totals), (self.loose, other.loose)):
             for header, n in theirs.items():
                 mine[header] = max(mine.get(header, 0), n)
-        for header, loose in other.loose.items():
-            if loose[0] > self.loose.get(header, (0,))[0]:
-                self.loose[header] = loose
         for k, (a, b) in enumerate(zip(self.frames, other.frames, strict=True)):
             if a is not b:
                 self.frames[k] = a._replace(owners=tuple((f, min(i, j), min(c, d)) for (f, i, c), (_, j, d) in
