@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from fuse2c.wcet.decode import Decoder, Instruction, jumps, target
+from fuse2c.wcet.decode import COUNTED, Decoder, Instruction, jumps, target
 from fuse2c.wcet.operands import PC, Mem
 
 EXIT = -1
@@ -104,7 +104,7 @@ class Function:
             if not self.inside(to):
                 return Block(0, [], "tail", to, bool(i.cond), following)
             return Block(0, [], "branch" if i.cond else "jump", to, False, [to, *following])
-        if i.name in ("cbz", "cbnz", "le", "wls"):
+        if i.name in ("cbz", "cbnz", *COUNTED):
             return Block(0, [], "branch", target(i), False, [target(i), i.end])
         if i.name == "bl":
             to = target(i)

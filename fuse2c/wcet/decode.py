@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import capstone
 
 from fuse2c.errors import Refused
+from fuse2c.wcet import helium
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import PC, Imm, Mem, Operand, Reg, RegList, Unparsed, Word, parse
 
@@ -29,7 +30,7 @@ smlabb smlabt smlatb smlatt smulbb smulbt smultb smultt smlalbb smlalbt smlaltb 
 smlawb smlawt smulwb smulwt smmul smmulr smmla smmlar smmls smmlsr
 pkhbt pkhtb sadd16 sadd8 uadd8 uadd16 ssub16 ssub8 usub8 usub16 sel qadd qsub qdadd qdsub qadd8 qsub8 qadd16 qsub16
 uqadd8 uqsub8 uqadd16 uqsub16 shadd8 shadd16 uhadd8 uhadd16 shsub16 uhsub16 usad8 usada8
-csel csinc csinv csneg dls wls le
+csel csinc csinv csneg dls wls le dlstp wlstp letp asrl lsll lsrl sqrshrl uqrshll sqshll uqshll srshrl urshrl
 """.split())
 FLOATING = frozenset("""
 vldr vstr vldm vstm vldmdb vstmdb vpush vpop vmov vmrs vmsr vadd vsub vmul vnmul vdiv vsqrt vabs vneg vcmp vcmpe vcvt vcvtr
@@ -37,6 +38,8 @@ vmla vmls vnmla vnmls vfma vfms vfnma vfnms vmaxnm vminnm vsel vseleq vselge vse
 vcvta vcvtn vcvtp vcvtm vrinta vrintn vrintp vrintm vrintx vrintz vrintr vcvtb vcvtt
 """.split())
 COMPARES = frozenset(("cmp", "cmn", "tst", "teq"))
+COUNTED = ("le", "letp", "wls", "wlstp")
+"""Branches of low-overhead loops."""
 WINDOW = 8192           # bytes decoded at a time
 
 
@@ -65,7 +68,7 @@ class Instruction:
 
 def jumps(i: Instruction) -> bool:
     """Whether it may transfer control, calls excepted."""
-    if i.name in ("b", "bx", "cbz", "cbnz", "tbb", "tbh", "le", "wls"):
+    if i.name in ("b", "bx", "cbz", "cbnz", "tbb", "tbh", *COUNTED):
         return True
     if i.name in ("pop", "ldm", "ldmdb"):
         listed = i.ops[-1]
@@ -75,7 +78,7 @@ def jumps(i: Instruction) -> bool:
 
 def ends(i: Instruction) -> bool:
     """Whether the instruction behind it is not reached from it."""
-    return jumps(i) and not i.cond and i.name not in ("cbz", "cbnz", "le", "wls")
+    return jumps(i) and not i.cond and i.name not in ("cbz", "cbnz", *COUNTED)
 
 
 class Decoder:
@@ -122,19 +125,31 @@ class Decoder:
         while at < region.end:
             code = region.data[at - region.start:at - region.start + WINDOW]
             for item in self._engine.disasm_lite(code, at):
-                own = _armv81(region.data, item[0] - region.start, item[0])
+                own = self._special(region.data, item[0] - region.start, item[0])
                 yield own or item
                 at = item[0] + item[1]
                 if own:
                     at = own[0] + own[1]
                     break
             else:
-                own = _armv81(region.data, at - region.start, at)
+                own = self._special(region.data, at - region.start, at)
                 if own is None:
                     raw = region.data[at - region.start:at - region.start + 4].hex(" ")
                     raise Refused(f"an instruction that is not known at {self.image.place(at)}: {raw}")
                 yield own
                 at += own[1]
+
+    def _special(self, data: bytes, at: int, address: int) -> tuple[int, int, str, str] | None:
+        """What is not left to capstone on Armv8.1-M."""
+        if self.image.core not in ("cortex-m55", "cortex-m85", "cortex-m52") or at + 4 > len(data):
+            return None
+        high, low = (int.from_bytes(data[k:k + 2], "little") for k in (at, at + 2))
+        if helium.belongs(high, low):
+            size, name, text = helium.listing(self.image.path).get(address, (0, "", ""))
+            if size != 4:
+                raise Refused(f"an instruction that is not known at {self.image.place(address)}: {high:04x} {low:04x}")
+            return address, size, name, text
+        return _armv81(high, low, address)
 
     def _instruction(self, address: int, size: int, mnemonic: str, text: str, cond: str, in_block: bool) -> Instruction:
         first, _, kind = mnemonic.partition(".")
@@ -160,6 +175,8 @@ class Decoder:
             ops = parse(text)
         except Unparsed as error:
             raise Refused(f"operand {error} of {shown} at {self.image.place(address)} is not known") from None
+        if helium.base_name(first) in helium.NAMES and (helium.lanes(ops) or first.startswith(("vp", "vctp"))):
+            return Instruction(address, size, helium.base_name(first), "", False, ops, "mve", shown)
         if (name not in CORE and name not in FLOATING) or _foreign(name, ops):
             raise Refused(f"{shown} at {self.image.place(address)} is not among the instructions that are analysed")
         return Instruction(address, size, name, cond, flags, (*ops, Imm(0)) if negated else ops, kind, shown)
@@ -187,11 +204,8 @@ def _it_block(name: str, text: str) -> list[str]:
     return [cond, *(cond if letter == "t" else INVERSE[cond] for letter in name.partition(".")[0][2:])]
 
 
-def _armv81(data: bytes, at: int, address: int) -> tuple[int, int, str, str] | None:
+def _armv81(high: int, low: int, address: int) -> tuple[int, int, str, str] | None:
     """Conditional selects and low-overhead loops of Armv8.1-M, which capstone does not know or mistakes."""
-    if at + 4 > len(data):
-        return None
-    high, low = int.from_bytes(data[at:at + 2], "little"), int.from_bytes(data[at + 2:at + 4], "little")
     if high & 0xFFF0 == 0xEA50 and low & 0xC000 == 0x8000:
         name = ("csel", "csinc", "csinv", "csneg")[low >> 12 & 3]
         cond = low >> 4 & 15
@@ -200,12 +214,14 @@ def _armv81(data: bytes, at: int, address: int) -> tuple[int, int, str, str] | N
         n, m = (("zr" if r == PC else f"r{r}") for r in (high & 15, low & 15))
         return address, 4, name, f"r{low >> 8 & 15}, {n}, {m}, {CONDITIONS[cond]}"
     distance = ((low >> 1 & 0x3FF) << 1 | low >> 11 & 1) << 1
-    if high & 0xFFF0 == 0xF040 and low == 0xE001:
-        return address, 4, "dls", f"lr, r{high & 15}"
-    if high & 0xFFF0 == 0xF040 and low & 0xF001 == 0xC001:
-        return address, 4, "wls", f"lr, r{high & 15}, #{address + 4 + distance:#x}"
-    if high == 0xF00F and low & 0xF001 == 0xC001:
-        return address, 4, "le", f"lr, #{address + 4 - distance:#x}"
+    vectors = high & 0xFFC0 == 0xF000 and high & 15 != PC
+    size = f", #{8 << (high >> 4 & 3)}" if vectors else ""
+    if (vectors or high & 0xFFF0 == 0xF040) and low == 0xE001:
+        return address, 4, "dlstp" if vectors else "dls", f"lr, r{high & 15}{size}"
+    if (vectors or high & 0xFFF0 == 0xF040) and low & 0xF001 == 0xC001:
+        return address, 4, "wlstp" if vectors else "wls", f"lr, r{high & 15}{size}, #{address + 4 + distance:#x}"
+    if high in (0xF00F, 0xF01F) and low & 0xF001 == 0xC001:
+        return address, 4, "le" if high == 0xF00F else "letp", f"lr, #{address + 4 - distance:#x}"
     return None
 
 

@@ -14,6 +14,7 @@ from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.machine import LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
+from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.state import State
 from fuse2c.wcet.values import FIRST, MIDDLE, TOP, WINDOW, Memory, holds, inside, window
 
@@ -47,7 +48,7 @@ class Engine(Machine):
     def _initial(self, entry: int) -> State:
         memory = Memory(self.image)
         memory.unfollowed = self._follow
-        registers: list[int | None] = [None] * 16
+        registers: list[int | None] = [None] * 18
         registers[SP], registers[LR] = TOP, RETURN | 1
         for k in range(REGISTER_ARGUMENTS + STACK_ARGUMENTS):
             base = ((FIRST + k) << WINDOW) + MIDDLE
@@ -159,13 +160,13 @@ class Engine(Machine):
         i, registers = step.block.last, state.registers
         if i.name == "b":
             return holds(i.cond, state.flags)
-        if i.name == "le":
-            count = registers[LR]
-            if count is None:
+        if i.name in ("le", "letp"):
+            count, step_by = registers[LR], 1 if i.name == "le" else registers[LENGTH]
+            if count is None or step_by is None:
                 raise Refused(f"the loop of {i} in {self._name(state)} has a count that is not known")
-            registers[LR] = max(count - 1, 1)
-            return count > 1
-        value = registers[LR if i.name == "wls" else i.ops[0].n]            # type: ignore[union-attr]
+            registers[LR] = count - step_by if count > step_by else None
+            return count > step_by
+        value = registers[LR if i.name in ("wls", "wlstp") else i.ops[0].n]            # type: ignore[union-attr]
         if value is None or window(value):
             return None if value is None or not inside(value) else i.name == "cbnz"
         return (value == 0) == (i.name != "cbnz")

@@ -19,7 +19,7 @@ def translate(i: Instruction) -> list[Part]:
         if "apsr" in word(i.ops[0]).lower():
             return [part("F = None", [], [FLAGS])]
         return [_unknown(i, [op.n for op in i.ops[:1] if isinstance(op, Reg)])]
-    if i.name == "vmov":
+    if i.name in ("vmov", "vmsr"):
         core = [(at, op.n) for at, op in enumerate(i.ops) if isinstance(op, Reg)]
         if core and core[0][0] == 0:
             return [_unknown(i, [r for _, r in core])]

@@ -13,8 +13,9 @@ from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.operands import PC, SP, Imm, Reg
 from fuse2c.wcet.values import M
 
-FLAGS = 16
-"""The number that stands for the flags among the registers read and written."""
+FLAGS, LENGTH = 16, 17
+"""The numbers that stand, among the registers read and written, for the flags and for the elements that an iteration of a
+tail-predicated loop takes."""
 
 
 @dataclass(frozen=True, slots=True)

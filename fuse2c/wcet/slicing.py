@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fuse2c.wcet.cfg import Block, Function
-from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.decode import COUNTED, Instruction
 from fuse2c.wcet.operands import LR, SP, Reg
 from fuse2c.wcet.parts import FLAGS, Part
 from fuse2c.wcet.translate import translate
@@ -78,7 +78,7 @@ def _decides(i: Instruction) -> frozenset[int]:
     if i.name in ("cbz", "cbnz"):
         first = i.ops[0]
         return frozenset({first.n}) if isinstance(first, Reg) else frozenset()
-    return frozenset({LR}) if i.name in ("le", "wls") else frozenset({FLAGS})
+    return frozenset({LR}) if i.name in COUNTED else frozenset({FLAGS})
 
 
 def _block(block: Block, live: frozenset[int], parts: dict[int, list[Part]], stay: set[tuple[int, int]]) -> frozenset[int]:

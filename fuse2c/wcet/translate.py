@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from fuse2c.errors import Refused
-from fuse2c.wcet import floating, transfers
+from fuse2c.wcet import floating, transfers, vectors
 from fuse2c.wcet.decode import COMPARES, Instruction, word
 from fuse2c.wcet.operands import LR, PC, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Operand2, Part, flagged, imm, known, logic_flags, part, reg
@@ -12,7 +12,7 @@ from fuse2c.wcet.values import WINDOWS, M
 def translate(i: Instruction, valued: bool) -> list[Part]:
     """The parts of an instruction, its condition not looked at. `valued`: what it stores is to be followed."""
     name = i.name
-    if name in ("nop", "it", "dmb", "dsb", "isb", "b", "cbz", "cbnz", "le"):
+    if name in ("nop", "it", "dmb", "dsb", "isb", "b", "cbz", "cbnz", "le", "letp"):
         return []
     if name in ("bl", "blx", "bx"):
         goes = [] if name == "bl" else [part(f"R[15] = R[{reg(i, 0)}]", [reg(i, 0)], [PC], stays=True)]
@@ -21,6 +21,10 @@ def translate(i: Instruction, valued: bool) -> list[Part]:
         return [_table(i)]
     if name in ("dls", "wls"):
         return [part(f"R[14] = R[{reg(i, 1)}]", [reg(i, 1)], [LR])]
+    if name in ("dlstp", "wlstp"):
+        return [vectors.tail_loop(imm(i, 2), reg(i, 1))]
+    if i.kind == "mve":
+        return vectors.translate(i)
     if name[0] == "v":
         return floating.translate(i)
     parts = transfers.translate(i, valued)
@@ -218,10 +222,13 @@ def _selects(i: Instruction) -> list[Part] | None:
                   f"N = {names[0]}", f"R[{d}] = m.either(N, A) if C is None else N if C else A"], reads, [d])]
 
 
+LONG_SHIFTS = ("asrl", "lsll", "lsrl", "sqrshrl", "uqrshll", "sqshll", "uqshll", "srshrl", "urshrl")
+
+
 def _opaque(i: Instruction) -> list[Part]:
     """Instructions on packed numbers and the like: the result is not followed."""
     writes = [reg(i, 0)]
-    if i.name.startswith("smlald"):
+    if i.name.startswith("smlald") or i.name in LONG_SHIFTS:
         writes.append(reg(i, 1))
     reads = {op.n for op in i.ops if isinstance(op, Reg)}
     lost = [f"m.lost(R[{r}])" for r in sorted(reads - set(writes))]
