@@ -64,6 +64,10 @@ class Function:
         self.order: dict[int, int] = {}
         self._loops(set(self.blocks), [])
 
+    def place(self, address: int) -> str:
+        """The name of a place in the program."""
+        return self._decoder.image.place(address)
+
     def inside(self, address: int) -> bool:
         """Whether an address belongs to this function."""
         return self.low <= address < self.high

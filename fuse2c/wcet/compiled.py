@@ -12,7 +12,7 @@ from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.parts import FLAGS, Part
 from fuse2c.wcet.regions import joins
-from fuse2c.wcet.slicing import parts_of, relevant
+from fuse2c.wcet.slicing import parts_of
 
 Run = Callable[[list, Any, values.Memory], Any]
 """Registers and memory are changed in place; the flags are passed and returned."""
@@ -47,14 +47,14 @@ class Step:
 
 
 class Code:
-    """One function: its graph and its compiled blocks. `compiled`: what other codes have compiled, by source."""
+    """One function: its graph and its compiled blocks. `compiled`: what other codes have compiled, by source;
+    `arguments`: the registers that may come with pointers into the stack."""
 
-    def __init__(self, function: Function, demanded: Collection[int], root: bool, costs: Costs,
+    def __init__(self, function: Function, demanded: Collection[int], arguments: frozenset[int], root: bool, costs: Costs,
                  deepest: Callable[[int], None], compiled: dict[str, Run]) -> None:
-        self.function = function
+        self.function, self.arguments = function, arguments
         self._compiled = compiled
-        parts = parts_of(function, demanded, root)
-        stay = relevant(function, parts, root)
+        parts, stay = parts_of(function, demanded, arguments, root)
         self._names = {name: getattr(values, name) for name in (
             "M", "signed", "extend", "shift", "shifted_out", "divide", "divide_signed", "reverse_bits", "saturate",
             "nzcv", "holds", "add_carry", "logged")} | {"deepest": deepest}

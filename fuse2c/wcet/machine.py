@@ -56,6 +56,7 @@ class Machine:
         self.facts = Facts()
         self.stack_low = TOP
         self._root = 0
+        self._pointing: dict[int, set[int]] = {}
         self._alone = True              # no other state waits
         self._kept: dict[int, tuple[list, Flags, tuple[dict, dict]]] = {}
         self._compiled: dict[str, Run] = {}
@@ -76,10 +77,13 @@ class Machine:
                 raise Refused("the stack pointer is set to a value that is no stack")
             self.stack_low = sp
 
-    def _code(self, entry: int) -> Code:
-        if entry not in self.codes:
+    def _code(self, entry: int, registers: list) -> Code:
+        pointing = self._pointing.setdefault(entry, set())
+        new = {r for r in range(15) if r != SP and registers[r] is not None and inside(registers[r])} - pointing
+        pointing |= new
+        if new or entry not in self.codes:
             function = Function(self.decoder, entry, self._extra)
-            self.codes[entry] = Code(function, self._demanded, entry == self._root, self.costs, self._deepest, self._compiled)
+            self.codes[entry] = Code(function, self._demanded, frozenset(pointing), entry == self._root, self.costs, self._deepest, self._compiled)
         return self.codes[entry]
 
     def _name(self, state: State) -> str:
@@ -138,7 +142,7 @@ class Machine:
 
     def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],
                owners: tuple[tuple[int, int, int], ...] = ()) -> None:
-        code = self._code(entry)
+        code = self._code(entry, state.registers)
         sp = state.registers[SP]
         if sp is None:
             raise Refused(f"the stack pointer is not known at the call of {self.image.place(entry)}")

@@ -11,6 +11,7 @@ from fuse2c.wcet.cfg import Block, Function
 from fuse2c.wcet.decode import COUNTED, Instruction
 from fuse2c.wcet.operands import LR, SP, Reg
 from fuse2c.wcet.parts import FLAGS, Part
+from fuse2c.wcet.pointers import ANYWHERE, moved_registers, slots, trace
 from fuse2c.wcet.translate import translate
 
 ARGUMENTS = frozenset(range(4))
@@ -19,30 +20,43 @@ CLOBBERED = frozenset((0, 1, 2, 3, 12, LR, FLAGS))
 WORD_STORES = ("str", "strd")
 
 
-def parts_of(function: Function, demanded: Collection[int], root: bool) -> dict[int, list[Part]]:
-    """The parts of every instruction. `demanded`: the stores whose values are followed; so are those of words that may
-    be pointers into the stack. `root`: its arguments come from a caller whose stack is not looked at."""
-    plain = {i.address: translate(i, i.address in demanded) for b in function.blocks.values() for i in b.instructions}
-    pointers = _may_point(plain, set() if root else set(ARGUMENTS))
-    for b in function.blocks.values():
-        for i in b.instructions:
-            if i.name in WORD_STORES and any(isinstance(op, Reg) and op.n in pointers for op in i.ops):
-                plain[i.address] = translate(i, True)
-    return plain
+def parts_of(function: Function, demanded: Collection[int], arguments: frozenset[int],
+             root: bool) -> tuple[dict[int, list[Part]], set[tuple[int, int]]]:
+    """The parts of every instruction, and those that stay.
 
-
-def _may_point(parts: dict[int, list[Part]], pointers: set[int]) -> set[int]:
-    """Registers that may hold, somewhere in the function, a pointer into the stack."""
-    flow = [(p.reads, p.writes - {SP, FLAGS}) for each in parts.values() for p in each if p.writes - {SP, FLAGS}]
-    found = pointers | {SP}
-    grew = True
-    while grew:
-        grew = False
-        for reads, writes in flow:
-            if reads & found and not writes <= found:
-                found |= writes
-                grew = True
-    return found - {SP}
+    Followed are the values of `demanded` stores, of words that may be pointers into the stack, and of slots of the frame
+    that a part which stays loads. `arguments`: registers that come with pointers into the stack; `root`: the caller's
+    registers do not matter.
+    """
+    instructions = [i for b in function.blocks.values() for i in b.instructions]
+    parts = {i.address: translate(i, i.address in demanded) for i in instructions}
+    here = trace(function, parts, arguments)
+    followed = {i.address for i in instructions
+                if i.name in WORD_STORES and (here is None or here[i.address].pointers.intersection(moved_registers(i)))}
+    for i in instructions:
+        if i.address in followed:
+            parts[i.address] = translate(i, True)
+        elif here is not None:
+            pointers = here[i.address].pointers
+            parts[i.address] = [p for p in parts[i.address] if not p.lines[0].startswith("m.lost(") or p.writes
+                                or p.reads & pointers]
+    if here is None:
+        for i in instructions:
+            if i.name.startswith("str"):
+                parts[i.address] = translate(i, True)
+        return parts, relevant(function, parts, root)
+    stores = {i.address: i.name.startswith("st") for i in instructions}
+    frame = {i.address: slots(i, here[i.address].depth) for i in instructions}
+    while True:
+        stay = relevant(function, parts, root)
+        loaded = {slot for address, _ in stay for slot in frame[address] if not stores[address]}
+        more = [i for i in instructions if stores[i.address] and i.address not in followed
+                and (loaded.intersection(frame[i.address]) or (ANYWHERE in loaded and frame[i.address]))]
+        if not more:
+            return parts, stay
+        for i in more:
+            followed.add(i.address)
+            parts[i.address] = translate(i, True)
 
 
 def relevant(function: Function, parts: dict[int, list[Part]], root: bool) -> set[tuple[int, int]]:

@@ -78,9 +78,8 @@ def _stores(i: Instruction, registers: list[int], memory: Mem, valued: bool) -> 
     width = WIDTHS.get(i.name, 4)
     for k, r in enumerate(registers):
         where, reads = address(i, memory, 4 * k)
-        follow = valued or memory.base == SP
-        value = f"R[{r}], 0" if follow else f"None, {i.address}"
-        parts.append(part(f"m.store({where}, {width}, {value})", [*reads, *([r] if follow else [])], stays=True))
+        value = f"R[{r}], 0" if valued else f"None, {i.address}"
+        parts.append(part(f"m.store({where}, {width}, {value})", [*reads, *([r] if valued else [])], stays=True))
     return parts
 
 

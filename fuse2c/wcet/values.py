@@ -161,7 +161,7 @@ class Memory:
     `guarded`: words that hold saved registers, which memory-safe code does not overwrite.
     """
 
-    __slots__ = ("bytes", "guarded", "image", "unfollowed", "weak", "wild", "words")
+    __slots__ = ("bytes", "guarded", "holes", "image", "unfollowed", "weak", "wild", "words")
 
     def __init__(self, image: Image) -> None:
         self.image = image
@@ -169,13 +169,14 @@ class Memory:
         self.bytes: dict[int, int] = {}
         self.guarded: frozenset[int] = frozenset()
         self.wild = False
+        self.holes: dict[int, int] = {}     # words whose value was not followed, and the store that wrote it
         self.weak = False                   # stores may or may not happen
         self.unfollowed: Callable[[int], None] = _ignore
 
     def copy(self) -> Memory:
         """An independent copy."""
         other = Memory(self.image)
-        other.unfollowed = self.unfollowed
+        other.unfollowed, other.holes = self.unfollowed, dict(self.holes)
         other.words, other.bytes, other.guarded, other.wild = dict(self.words), dict(self.bytes), self.guarded, self.wild
         return other
 
@@ -197,6 +198,8 @@ class Memory:
         for k in range(width):
             byte = self._byte(address + k)
             if byte is None:
+                if address + k & ~3 in self.holes:
+                    self.unfollowed(self.holes[address + k & ~3])
                 return None
             value |= byte << (8 * k)
         return value
@@ -207,7 +210,7 @@ class Memory:
 
     def store(self, address: Value, width: int, value: Value, site: int) -> None:
         """A store of `width` bytes; `value` is None if it is not known. `site`: the instruction, if its value was not
-        followed; `unfollowed` is called with it where the value would have been of use."""
+        followed; `unfollowed` is called with it when the value is loaded."""
         if self.weak and value is not None:
             self.lost(value)
             value = None
@@ -220,9 +223,13 @@ class Memory:
             if value is not None:
                 self.lost(value)
         elif site:
-            self.unfollowed(site)
+            for k in range(width):
+                self._store_byte(address + k, None)
+            self.holes[address & ~3] = site
         elif width == 4 and not address & 3 and value is not None:
             self.words[address] = value
+            if self.holes:
+                self.holes.pop(address, None)
             if self.bytes:
                 for k in range(4):
                     self.bytes.pop(address + k, None)
@@ -251,7 +258,7 @@ class Memory:
 
     def release(self, below: int) -> None:
         """The stack pointer moved up: what lies below it is nobody's."""
-        for kept in (self.words, self.bytes):
+        for kept in (self.words, self.bytes, self.holes):
             for a in [a for a in kept if a < below]:
                 del kept[a]
         self.guarded = frozenset(a for a in self.guarded if a >= below)
@@ -330,5 +337,7 @@ class Memory:
                 for a, v in theirs.items():
                     if a not in mine:
                         self.lost(v)
+        if self.holes != other.holes:
+            self.holes |= other.holes
         if self.guarded is not other.guarded:
             self.guarded &= other.guarded
