@@ -83,7 +83,8 @@ class Machine:
         pointing |= new
         if new or entry not in self.codes:
             function = Function(self.decoder, entry, self._extra)
-            self.codes[entry] = Code(function, self._demanded, frozenset(pointing), entry == self._root, self.costs, self._deepest, self._compiled)
+            self.codes[entry] = Code(function, self._demanded, frozenset(pointing), entry == self._root, self.costs,
+                                     self._deepest, self._compiled)
         return self.codes[entry]
 
     def _name(self, state: State) -> str:

@@ -5,13 +5,13 @@ an unknown value makes a branch fork, it never makes one go the wrong way. Store
 """
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from fuse2c.wcet.cfg import Block, Function
 from fuse2c.wcet.decode import COUNTED, Instruction
-from fuse2c.wcet.operands import LR, SP, Reg
+from fuse2c.wcet.operands import LR, SP, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Part
-from fuse2c.wcet.pointers import ANYWHERE, moved_registers, slots, trace
+from fuse2c.wcet.pointers import ANYWHERE, Here, Place, moved_registers, slots, trace
 from fuse2c.wcet.translate import translate
 
 ARGUMENTS = frozenset(range(4))
@@ -31,8 +31,10 @@ def parts_of(function: Function, demanded: Collection[int], arguments: frozenset
     instructions = [i for b in function.blocks.values() for i in b.instructions]
     parts = {i.address: translate(i, i.address in demanded) for i in instructions}
     here = trace(function, parts, arguments)
-    followed = {i.address for i in instructions
-                if i.name in WORD_STORES and (here is None or here[i.address].pointers.intersection(moved_registers(i)))}
+    followed = {i.address for i in instructions if i.name in WORD_STORES and here is None}
+    if here is not None:
+        followed |= {i.address for i in instructions if i.name.startswith("str") and _matters(i, here[i.address].pointers)}
+        followed |= _arrays(instructions, here)
     for i in instructions:
         if i.address in followed:
             parts[i.address] = translate(i, True)
@@ -57,6 +59,19 @@ def parts_of(function: Function, demanded: Collection[int], arguments: frozenset
         for i in more:
             followed.add(i.address)
             parts[i.address] = translate(i, True)
+
+
+def _matters(i: Instruction, pointers: frozenset[Place]) -> bool:
+    """Whether a store may write a pointer into the stack, or may itself be to a local array."""
+    memory = next(op for op in i.ops if isinstance(op, Mem))
+    return memory.base in pointers or (i.name in WORD_STORES and bool(pointers.intersection(moved_registers(i))))
+
+
+def _arrays(instructions: list[Instruction], here: Mapping[int, Here]) -> set[int]:
+    """Stores to words of the frame that are never loaded through the stack pointer: the start values of local arrays."""
+    loaded = {slot for i in instructions if i.name.startswith("ldr") for slot in slots(i, here[i.address].depth)}
+    return {i.address for i in instructions if i.name.startswith("str")
+            if (touched := slots(i, here[i.address].depth)) and not loaded.intersection(touched)}
 
 
 def relevant(function: Function, parts: dict[int, list[Part]], root: bool) -> set[tuple[int, int]]:
