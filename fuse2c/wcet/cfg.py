@@ -156,6 +156,17 @@ class Function:
             at += width
         return sorted(found)
 
+    def table(self, goal: int) -> set[int]:
+        """A computed target, and those beside it in a table of addresses: the other cases of a switch."""
+        image, found = self._decoder.image, {goal}
+        for at in image.words(goal):
+            for step in (-4, 4):
+                near = at + step
+                while (entry := image.read(near, 4)) is not None and self.inside(entry & ~1) and image.is_code(entry & ~1):
+                    found.add(entry & ~1)
+                    near += step
+        return found
+
     def _loops(self, nodes: set[int], above: list[int]) -> None:
         """Number blocks in a weak topological order (Bourdoncle): strongly connected parts in a row, and again inside,
         without the edges to the header. `above`: the headers around `nodes`; the innermost is not one of them."""

@@ -252,7 +252,7 @@ class Engine(Machine):
         elif goal in block.successors:
             self._go(state, step, goal)
         elif state.frames[-1].code.function.inside(goal):
-            self._extra.setdefault(block.last.address, set()).add(goal)
+            self._extra.setdefault(block.last.address, set()).update(state.frames[-1].code.function.table(goal))
             raise Again
         else:
             self._tail(state, step, goal)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,16 @@ class Image:
                 at = address - region.start
                 return int.from_bytes(region.data[at:at + width], "little")
         return None
+
+    def words(self, value: int) -> Iterator[int]:
+        """Where a code address, with or without its lowest bit, lies as a word in read-only memory."""
+        for region in self.regions:
+            for word in (value, value | THUMB):
+                at = region.data.find(word.to_bytes(4, "little"))
+                while at >= 0:
+                    if (region.start + at) % 4 == 0:
+                        yield region.start + at
+                    at = region.data.find(word.to_bytes(4, "little"), at + 1)
 
     def is_code(self, address: int) -> bool:
         """Whether instructions, not a table or a literal, lie at an address of an executable section."""

@@ -17,6 +17,8 @@ from fuse2c.wcet.translate import translate
 ARGUMENTS = frozenset(range(4))
 KEPT = frozenset((*range(4, 12), SP))
 CLOBBERED = frozenset((0, 1, 2, 3, 12, LR, FLAGS))
+ARITHMETIC, FOLLOWED = ("__aeabi_",), ("__aeabi_mem", "__aeabi_idiv", "__aeabi_uidiv")
+"""Calls for arithmetic that the core lacks, on numbers that are data; divisions may also compute rows and columns."""
 WORD_STORES = ("str", "strd")
 
 
@@ -84,17 +86,19 @@ def relevant(function: Function, parts: dict[int, list[Part]], root: bool) -> se
         changed = False
         for start in work:
             block = function.blocks[start]
-            now = _block(block, _at_end(block, live, root), parts, stay)
+            now = _block(block, _at_end(function, block, live, root), parts, stay)
             if now != live[start]:
                 live[start], changed = now, True
     return stay
 
 
-def _at_end(block: Block, live: dict[int, frozenset[int]], root: bool) -> frozenset[int]:
+def _at_end(function: Function, block: Block, live: dict[int, frozenset[int]], root: bool) -> frozenset[int]:
     """What matters behind the last instruction of a block."""
     after = frozenset().union(*(live.get(to, frozenset()) for to in block.successors))
     if block.ends in ("call", "invoke"):
-        return after - CLOBBERED | ARGUMENTS | {LR, SP}
+        name = function.place(block.taken) if block.taken is not None else ""
+        numbers = name.startswith(ARITHMETIC) and not name.startswith(FOLLOWED)
+        return after - CLOBBERED | (frozenset() if numbers else ARGUMENTS) | {LR, SP}
     if block.ends == "indirect":
         after |= {SP} if root else KEPT | {0, 1}
     if block.ends == "tail":
