@@ -104,12 +104,15 @@ VALUES = [
     ("movw r0, #300", 300), ("movw r1, #1; movt r1, #2; lsrs r0, r1, #16", 2), ("mvn r1, #6; mvns r0, r1", 6),
     ("movs r1, #13; and r0, r1, #6", 4), ("movs r1, #12; orr r0, r1, #3", 15), ("movs r1, #12; eor r0, r1, #5", 9),
     ("movs r1, #15; bic r0, r1, #6", 9), ("mvn r1, #0; mvn r2, #3; orn r1, r1, r2; rsb r0, r1, #2", 3),
-    ("movs r1, #3; lsls r0, r1, #4", 48), ("movs r1, #48; lsrs r0, r1, #3", 6), ("mvn r1, #63; asr r1, r1, #4; rsb r0, r1, #0", 4),
+    ("movs r1, #3; lsls r0, r1, #4", 48), ("movs r1, #48; lsrs r0, r1, #3", 6),
+    ("mvn r1, #63; asr r1, r1, #4; rsb r0, r1, #0", 4),
     ("movs r1, #6; ror r1, r1, #1; mov r0, r1", 3), ("movs r1, #3; movs r2, #5; add r0, r1, r2, lsl #2", 23),
     ("movs r1, #3; movs r2, #2; lsl r0, r1, r2", 12),
-    ("movs r1, #3; movs r2, #5; muls r1, r2, r1; mov r0, r1", 15), ("movs r1, #3; movs r2, #5; movs r3, #2; mla r0, r1, r2, r3", 17),
+    ("movs r1, #3; movs r2, #5; muls r1, r2, r1; mov r0, r1", 15),
+    ("movs r1, #3; movs r2, #5; movs r3, #2; mla r0, r1, r2, r3", 17),
     ("movs r1, #3; movs r2, #5; movs r3, #20; mls r0, r1, r2, r3", 5), ("movs r1, #47; movs r2, #5; udiv r0, r1, r2", 9),
-    ("mvn r1, #46; mvn r2, #4; sdiv r0, r1, r2", 9), ("movw r1, #0x105; uxtb r0, r1", 5), ("movw r1, #7; movt r1, #3; uxth r0, r1", 7),
+    ("mvn r1, #46; mvn r2, #4; sdiv r0, r1, r2", 9), ("movw r1, #0x105; uxtb r0, r1", 5),
+    ("movw r1, #7; movt r1, #3; uxth r0, r1", 7),
     ("movs r1, #250; sxtb r1, r1; rsb r0, r1, #0", 6), ("movw r1, #0xfff9; sxth r1, r1; rsb r0, r1, #0", 7),
     ("movw r1, #0x1d0; ubfx r0, r1, #4, #4", 13), ("movw r1, #0x1d0; sbfx r1, r1, #4, #4; rsb r0, r1, #0", 3),
     ("movs r1, #0xff; bfc r1, #3, #5; mov r0, r1", 7), ("movs r0, #0x80; movs r1, #5; bfi r0, r1, #4, #4; subs r0, #1", 79),
@@ -128,7 +131,8 @@ VALUES = [
     ("sub sp, #8; movs r1, #6; movs r2, #8; strd r1, r2, [sp]; ldr r0, [sp, #4]; add sp, #8", 8),
     ("sub sp, #8; movs r1, #6; movs r2, #8; stm sp, {r1, r2}; ldr r0, [sp, #4]; add sp, #8", 8),
     ("movs r1, #6; push {r1, r2}; pop {r0, r2}", 6), ("movs r1, #9; cmp r1, #9; ite eq; moveq r0, #3; movne r0, #8", 3),
-    ("movs r1, #9; cmn r1, #9; ite lt; movlt r0, #3; movge r0, #8", 8), ("movs r1, #8; tst r1, #8; ite ne; movne r0, #4; moveq r0, #5", 4),
+    ("movs r1, #9; cmn r1, #9; ite lt; movlt r0, #3; movge r0, #8", 8),
+    ("movs r1, #8; tst r1, #8; ite ne; movne r0, #4; moveq r0, #5", 4),
     ("movs r1, #8; teq r1, #8; ite eq; moveq r0, #4; movne r0, #5", 4),
     ("movs r1, #6; vmov s0, r1; movs r0, #9", 9),
 ]
@@ -147,7 +151,8 @@ def test_values_are_followed(tmp_path: Path, text: str, value: int) -> None:
 
 
 COUNTS = [
-    ("movs r0, #0; 1: adds r0, #3; cmp r0, #20; blt 1b", 1 + 3 * 7), ("movs r0, #40; 1: subs r0, #3; cmp r0, #5; bhi 1b", 1 + 3 * 12),
+    ("movs r0, #0; 1: adds r0, #3; cmp r0, #20; blt 1b", 1 + 3 * 7),
+    ("movs r0, #40; 1: subs r0, #3; cmp r0, #5; bhi 1b", 1 + 3 * 12),
     ("movs r0, #7; 1: subs r0, #1; bpl 1b", 1 + 2 * 8), ("movs r0, #12; 1: subs r0, #4; cbz r0, 2f; b 1b; 2:", 1 + 3 * 3 - 1),
     ("movs r1, #5; 1: movs r0, #4; 2: subs r0, #1; bne 2b; subs r1, #1; bne 1b", 1 + 5 * (1 + 8 + 2)),
     ("mov r2, r0; adds r1, r0, #24; 1: strb r3, [r2], #2; cmp r2, r1; bne 1b", 2 + 3 * 12),
@@ -168,9 +173,12 @@ def test_exact_counts(tmp_path: Path, text: str, count: int) -> None:
 def test_low_overhead_loops_and_selects(tmp_path: Path) -> None:
     text = "f: push {r7, lr}\nmovs r1, #6\nmovs r2, #9\ncmp r1, r2\ncsel r0, r1, r2, lt\ncsinc r0, r0, r2, lt\ndls lr, r0\n" \
            "1: nop\nle lr, 1b\nmovs r3, #0\nwls lr, r3, 2f\nnop\n2: pop {r7, pc}"
-    result = wcet.analyse(assembled(tmp_path, text, "cortex-m55"), "f")
+    elf = assembled(tmp_path, text, "cortex-m55")
+    result = wcet.analyse(elf, "f")
     assert result.instructions == 7 + 2 * 6 + 3
     assert result.stack == 8
+    with pytest.raises(Refused, match=r"csel at f\+0x8 is an instruction of Armv8.1-M"):
+        wcet.analyse(elf, "f", "cortex-m33")
 
 
 @needs_gcc
@@ -214,7 +222,8 @@ REFUSED = {
                               "stack pointer is set to a value"),
     "malloc": ("f: push {r4, lr}\nbl malloc\npop {r4, pc}\n.size f, .-f\n.type malloc, %function\nmalloc: bx lr\n"
                ".size malloc, .-malloc\nh:", "calls malloc: allocation has no bound"),
-    "irreducible loop": ("f: ldr r1, [r0]\nmovs r2, #9\ncmp r1, #0\nbeq 2f\n1: subs r2, #1\n2: subs r2, #2\ncmp r2, #1\nbgt 1b\n"
+    "irreducible loop": ("f: ldr r1, [r0]\nmovs r2, #9\ncmp r1, #0\nbeq 2f\n1: subs r2, #1\n2: subs r2, #2\ncmp r2, #1\n"
+                         "bgt 1b\n"
                          "bx lr", "irreducible"),
     "undecodable": ("f: nop\n.inst.w 0xf7f0a000\nbx lr", "not known|not among"),
     "vector instruction": ("f: nop\n.inst.w 0xef022844\nbx lr", "not known|not among"),

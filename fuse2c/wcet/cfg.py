@@ -43,6 +43,14 @@ class Block:
         """The address behind the block."""
         return self.last.end
 
+    def from_table(self) -> bool:
+        """Whether the register that the last instruction jumps to was just loaded by an index."""
+        loads = [i for i in self.instructions[:-1] if i.ops and i.ops[0] == self.last.ops[-1]]
+        if not loads or loads[-1].name != "ldr":
+            return False
+        memory = loads[-1].ops[1]
+        return isinstance(memory, Mem) and memory.index is not None
+
 
 class Function:
     """The control-flow graph from one entry.
@@ -165,6 +173,14 @@ class Function:
                 while (entry := image.read(near, 4)) is not None and self.inside(entry & ~1) and image.is_code(entry & ~1):
                     found.add(entry & ~1)
                     near += step
+        return found
+
+    def cases(self, base: int) -> set[int]:
+        """The code addresses of this function in a table, up to the first word that is none."""
+        image, found, at = self._decoder.image, set(), base
+        while (entry := image.read(at, 4)) is not None and self.inside(entry & ~1) and image.is_code(entry & ~1):
+            found.add(entry & ~1)
+            at += 4
         return found
 
     def _loops(self, nodes: set[int], above: list[int]) -> None:

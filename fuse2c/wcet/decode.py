@@ -84,8 +84,8 @@ def ends(i: Instruction) -> bool:
 class Decoder:
     """Decodes runs of instructions on demand and keeps them."""
 
-    def __init__(self, image: Image) -> None:
-        self.image = image
+    def __init__(self, image: Image, core: str) -> None:
+        self.image, self._vectors = image, core in helium.CORES
         self._known: dict[int, Instruction] = {}
         self._engine = capstone.Cs(capstone.CS_ARCH_ARM,
                                    capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS | capstone.CS_MODE_V8)
@@ -141,15 +141,21 @@ class Decoder:
 
     def _special(self, data: bytes, at: int, address: int) -> tuple[int, int, str, str] | None:
         """What is not left to capstone on Armv8.1-M."""
-        if self.image.core not in ("cortex-m55", "cortex-m85", "cortex-m52") or at + 4 > len(data):
+        if at + 4 > len(data):
             return None
         high, low = (int.from_bytes(data[k:k + 2], "little") for k in (at, at + 2))
+        own = _armv81(high, low, address)
+        if not self._vectors:
+            if own is not None:
+                raise Refused(f"{own[2]} at {self.image.place(address)} is an instruction of Armv8.1-M",
+                              hint="is it the right --core?")
+            return None
         if helium.belongs(high, low):
             size, name, text = helium.listing(self.image.path).get(address, (0, "", ""))
             if size != 4:
                 raise Refused(f"an instruction that is not known at {self.image.place(address)}: {high:04x} {low:04x}")
             return address, size, name, text
-        return _armv81(high, low, address)
+        return own
 
     def _instruction(self, address: int, size: int, mnemonic: str, text: str, cond: str, in_block: bool) -> Instruction:
         first, _, kind = mnemonic.partition(".")
@@ -175,7 +181,7 @@ class Decoder:
             ops = parse(text)
         except Unparsed as error:
             raise Refused(f"operand {error} of {shown} at {self.image.place(address)} is not known") from None
-        if helium.base_name(first) in helium.NAMES and (helium.lanes(ops) or first.startswith(("vp", "vctp"))):
+        if self._vectors and helium.base_name(first) in helium.NAMES and (helium.lanes(ops) or first.startswith(("vp", "vctp"))):
             return Instruction(address, size, helium.base_name(first), "", False, ops, "mve", shown)
         if (name not in CORE and name not in FLOATING) or _foreign(name, ops):
             raise Refused(f"{shown} at {self.image.place(address)} is not among the instructions that are analysed")

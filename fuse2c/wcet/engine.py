@@ -260,12 +260,19 @@ class Engine(Machine):
 
     def _all_ways(self, state: State, step: Step) -> list[State]:
         """A switch on data; anything else through an unknown address is refused."""
-        i = step.block.last
-        if i.name not in ("tbb", "tbh") or not step.block.successors:
+        i, ways = step.block.last, step.block.successors
+        if i.name == "mov" and step.block.from_table():
+            function = state.frames[-1].code.function
+            cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
+            if not cases <= set(ways):
+                self._extra.setdefault(i.address, set()).update(cases)
+                raise Again
+            ways = sorted(cases)
+        if (i.name not in ("tbb", "tbh") and not (i.name == "mov" and step.block.from_table())) or not ways:
             raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
                           hint="no function pointers; is the return address overwritten?")
         out = []
-        for to in step.block.successors:
+        for to in ways:
             other = self._fork(state, step)
             self._go(other, step, to)
             out.append(other)

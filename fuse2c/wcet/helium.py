@@ -13,6 +13,7 @@ from fuse2c import toolchain
 from fuse2c.errors import Refused
 from fuse2c.wcet.operands import Word
 
+CORES = ("cortex-m55",)
 OBJDUMP = "arm-none-eabi-objdump"
 LINE = re.compile(r"^\s*([0-9a-f]+):\t([0-9a-f ]+)\t(\S+)[ \t]*([^@;<\n]*)", re.M)
 LOADS = frozenset("vldrb vldrh vldrw vldrd vld20 vld21 vld40 vld41 vld42 vld43".split())

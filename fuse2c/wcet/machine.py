@@ -51,7 +51,7 @@ class Machine:
 
     def __init__(self, image: Image, costs: Costs) -> None:
         self.image, self.costs = image, costs
-        self.decoder = Decoder(image)
+        self.decoder = Decoder(image, costs.core)
         self.codes: dict[int, Code] = {}
         self.facts = Facts()
         self.stack_low = TOP

@@ -66,6 +66,8 @@ def _loads(i: Instruction, registers: list[int], memory: Mem) -> list[Part]:
         return [part(f"R[{a}], R[{b}] = m.load({first}, 4), m.load({second}, 4)", reads, [a, b])]
     d, (where, reads) = registers[0], address(i, memory)
     lines = [f"R[{d}] = m.load({where}, {width})"]
+    if width == 4 and memory.index is not None:
+        lines.insert(0, f"m.indexed = R[{memory.base}], R[{memory.index}]")
     if i.name in ("ldrsb", "ldrsh"):
         lines.append(f"if R[{d}] is not None: R[{d}] = extend(R[{d}], {8 * width})")
     if memory.update and d == memory.base:

@@ -161,7 +161,7 @@ class Memory:
     `guarded`: words that hold saved registers, which memory-safe code does not overwrite.
     """
 
-    __slots__ = ("bytes", "guarded", "holes", "image", "unfollowed", "weak", "wild", "words")
+    __slots__ = ("bytes", "guarded", "holes", "image", "indexed", "unfollowed", "weak", "wild", "words")
 
     def __init__(self, image: Image) -> None:
         self.image = image
@@ -170,12 +170,14 @@ class Memory:
         self.guarded: frozenset[int] = frozenset()
         self.wild = False
         self.holes: dict[int, int] = {}     # words whose value was not followed, and the store that wrote it
+        self.indexed: tuple[Value, Value] = (None, None)    # base and index of the last load of a word by an index
         self.weak = False                   # stores may or may not happen
         self.unfollowed: Callable[[int], None] = _ignore
 
     def copy(self) -> Memory:
         """An independent copy."""
         other = Memory(self.image)
+        other.indexed = self.indexed
         other.unfollowed, other.holes = self.unfollowed, dict(self.holes)
         other.words, other.bytes, other.guarded, other.wild = dict(self.words), dict(self.bytes), self.guarded, self.wild
         return other
@@ -337,6 +339,8 @@ class Memory:
                 for a, v in theirs.items():
                     if a not in mine:
                         self.lost(v)
+        if self.indexed != other.indexed:
+            self.indexed = (None, None)
         if self.holes != other.holes:
             self.holes |= other.holes
         if self.guarded is not other.guarded:
