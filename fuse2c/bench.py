@@ -100,7 +100,8 @@ def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result
                            target.processor.cflags)
         firmware = _firmware(plan, name, root, random_samples(plan, 1, 0)[0])
         program = qemu.build(firmware, board, Path(folder), opt, cc)
-        return wcet.analyse(program, f"{name}_run")
+        core = next((flag.partition("=")[2] for flag in target.processor.cflags if flag.startswith("-mcpu=")), "")
+        return wcet.analyse(program, f"{name}_run", core)
 
 
 def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import fuse2c
 from fuse2c import toolchain
 from fuse2c.cli import cli
-from fuse2c.errors import Refused
+from fuse2c.errors import Refused, TargetError
 from fuse2c.measure import qemu
 from tests import test_measure as toy
 from tests.test_measure import needs_clang, needs_gcc, needs_qemu
@@ -21,6 +22,7 @@ pytest.importorskip("highspy", reason="highspy is not installed: pip install 'fu
 from fuse2c import wcet
 from fuse2c.wcet import facts
 
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 TICK = 40               # instructions: the granularity of the emulated timer
 TURN = 2                # instructions of the loop that makes a count of a value
 M0 = qemu.Board("mps2-an385", ("-mcpu=cortex-m0plus",))
@@ -287,3 +289,31 @@ def test_command(tmp_path: Path) -> None:
     assert "at most 12, exactly that" in text and "single path  : yes" in text
     assert CliRunner().invoke(cli, ["wcet", "--elf", str(elf)]).exit_code == 2
     assert CliRunner().invoke(cli, ["wcet", "--elf", str(elf), "--entry", "f", "--facts", "x.txt"]).exit_code == 2
+
+
+@needs_qemu
+@pytest.mark.parametrize("board", [toy.M3, M0], ids=["M3", "M0+"])
+def test_soft_float_rests_on_an_assumption(tmp_path: Path, board: qemu.Board) -> None:
+    (tmp_path / "build").mkdir()
+    body = toy.DOUBLE.replace("f[i] * toy_scale[i]", "f[i] / (f[4 - i] + toy_scale[i])")
+    result = wcet.analyse(program(tmp_path, body, board, "-O2"), "toy_run")
+    measured = qemu.run(toy.model(tmp_path, body), board, "-O2")
+    assert result.instructions >= measured.instructions - TICK and result.ipet >= result.instructions
+    assert any("__aeabi_fdiv" in text for text in result.assumptions) and not result.single_path
+
+
+@needs_qemu
+@pytest.mark.parametrize(("target", "opt"), [("cortex-m4", "-O3"), ("cortex-m7", "-Os"), ("cortex-m55", "-O2")])
+def test_a_model(target: str, opt: str) -> None:
+    model = fuse2c.plan(DIGITS, target=target)
+    result, measured = model.wcet(opt=opt), model.bench(opt=opt)
+    assert measured.instructions is not None
+    assert measured.instructions - TICK <= result.instructions <= 1.001 * measured.instructions + TICK
+    assert result.instructions <= result.ipet <= 1.05 * result.instructions
+    assert result.core == target
+    assert any(k.name.startswith("digits_int8_") for k in result.kernels)
+
+
+def test_the_host_has_no_worst_case() -> None:
+    with pytest.raises(TargetError, match="Cortex-M"):
+        fuse2c.plan(DIGITS).wcet()

@@ -20,6 +20,8 @@ ASSUMPTIONS = (
     "arguments are numbers or pointers to objects outside the analysed frames; unsigned arithmetic on them does not wrap",
     "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
 )
+SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 32 times (64: double, int64) in "
+NAMED = "the core is a {}: the program itself names only its architecture"
 TIMING = (
     "memory answers without wait states",
     f"a taken branch refills the pipeline in at most {REFILL} cycles",
@@ -82,6 +84,7 @@ class Result:
 def analyse(path: Path, entry: str, core: str, multiply: int) -> Result:
     """See `fuse2c.wcet.analyse`."""
     image = images.load(path)
+    guessed = not core and not image.named
     core = core or image.core
     if core not in CORES:
         raise Refused(f"cores of this kind are not known: {core!r}" if core else "the program does not say for which core",
@@ -99,7 +102,8 @@ def analyse(path: Path, entry: str, core: str, multiply: int) -> Result:
         ipet=longest(engine, start), cycles=state.cycles if costs.known else None, cycles_status=_status(costs, single),
         stack=engine.stack_bytes, single_path=single, branches=tuple(image.place(a) for a in sorted(facts.forks)),
         variable=_variable(engine), kernels=kernels, loops=_loops(engine),
-        assumptions=ASSUMPTIONS + (TIMING if costs.known else ()),
+        assumptions=ASSUMPTIONS + ((NAMED.format(core),) if guessed else ())
+        + ((SOFT_FLOAT + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
         tools={name: version(name) for name in TOOLS})
 
 

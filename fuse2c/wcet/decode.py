@@ -181,7 +181,8 @@ class Decoder:
             ops = parse(text)
         except Unparsed as error:
             raise Refused(f"operand {error} of {shown} at {self.image.place(address)} is not known") from None
-        if self._vectors and helium.base_name(first) in helium.NAMES and (helium.lanes(ops) or first.startswith(("vp", "vctp"))):
+        if self._vectors and helium.base_name(first) in helium.NAMES and (
+                helium.lanes(ops) or first.startswith(("vp", "vctp"))):
             return Instruction(address, size, helium.base_name(first), "", False, ops, "mve", shown)
         if (name not in CORE and name not in FLOATING) or _foreign(name, ops):
             raise Refused(f"{shown} at {self.image.place(address)} is not among the instructions that are analysed")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import heapq
 
 from fuse2c.errors import Refused
+from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
 from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import Instruction
-from fuse2c.wcet.machine import LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
+from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.state import State
@@ -150,10 +151,16 @@ class Engine(Machine):
             other.cycles += step.taken_cycles
             self._go(other, step, block.successors[0])
             self._go(state, step, block.successors[1])
-            return [state, other]
+            return [one for one in (state, other) if self._possible(one)]
         state.cycles += step.taken_cycles if taken else 0
         self._go(state, step, block.successors[0 if taken else 1])
         return [state]
+
+    def _possible(self, state: State) -> bool:
+        """Whether a loop that data ends has not turned more often than its function's name promises."""
+        turns = state.turns.get(state.pc, 0)
+        limit = self._limit(state.pc) if turns > FEW and state.pc in state.frames[-1].code.function.loops else None
+        return limit is None or turns <= limit
 
     def _decide(self, state: State, step: Step) -> bool | None:
         """Whether a branch is taken; None if the state does not tell."""
@@ -247,8 +254,8 @@ class Engine(Machine):
         if goal is None:
             return self._all_ways(state, step)
         goal &= ~1
-        if goal == state.frames[-1].back:
-            self._return(state, step)
+        if goal == state.frames[-1].back or state.frames[-1].code.function.name in TABLE_HELPERS:
+            self._return(state, step, goal)
         elif goal in block.successors:
             self._go(state, step, goal)
         elif state.frames[-1].code.function.inside(goal):

@@ -32,11 +32,13 @@ class Region:
 
 @dataclass
 class Image:
-    """A linked program. `functions` are (address, size, name), sorted; `marks` are the ABI's mapping symbols."""
+    """A linked program. `named`: it names the core, not only an
+    architecture of several. `functions` are (address, size, name), sorted; `marks` are the ABI's mapping symbols."""
 
     path: Path
     sha256: str
     core: str
+    named: bool
     regions: list[Region] = field(default_factory=list)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     marks: list[tuple[int, bool]] = field(default_factory=list)
@@ -115,7 +117,7 @@ def load(path: Path) -> Image:
                 raise Refused(f"{path.name} is no 32-bit little-endian Arm program")
             if elf["e_type"] not in ("ET_EXEC", "ET_DYN"):
                 raise Refused(f"{path.name} is not linked", hint="analyse the program that runs, not an object file")
-            return Image(path, hashlib.sha256(data).hexdigest(), _core(elf), _regions(elf), *_symbols(elf))
+            return Image(path, hashlib.sha256(data).hexdigest(), *_core(elf), _regions(elf), *_symbols(elf))
     except (ELFError, KeyError, ValueError, UnicodeDecodeError) as error:
         raise Refused(f"{path.name} is not an ELF file that can be read: {error}") from error
 
@@ -149,12 +151,13 @@ def _symbols(elf: ELFFile) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
     return functions, marks
 
 
-def _core(elf: ELFFile) -> str:
+def _core(elf: ELFFile) -> tuple[str, bool]:
     """The core that the build attributes name, or the smallest of their architecture; "" if there are none."""
     section: Any = elf.get_section_by_name(".ARM.attributes")
     if section is None:
-        return ""
+        return "", False
     tags: dict[str, Any] = {attribute.tag: attribute.value for sub in section.iter_subsections()
             for part in sub.iter_subsubsections() for attribute in part.iter_attributes()}
     name = str(tags.get("TAG_CPU_NAME", "")).lower().replace("+", "plus")
-    return name if name.startswith("cortex-m") else ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1), "")
+    named = name.startswith("cortex-m")
+    return (name if named else ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1), "")), named

@@ -24,6 +24,11 @@ HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
 
 
+SOFT_FLOAT = (("__aeabi_d", 64), ("__aeabi_cd", 64), ("__aeabi_f", 32), ("__aeabi_cf", 32), ("__aeabi_i2", 64),
+              ("__aeabi_ui2", 64), ("__aeabi_l2", 64), ("__aeabi_ul2", 64))
+"""The compiler's float routines, and the most turns of a loop that shifts a number until its highest bit is set."""
+
+
 class Again(Exception):
     """The analysis has learnt something that it has to start anew with."""
 
@@ -34,7 +39,7 @@ class Facts:
 
     `bounds`: the most iterations of a loop in one entry; `totals`: in the whole run; `forks`: branches that data
     decides; `edges`: transfers between blocks that occur; `calls`: functions called from a block; `functions`: the
-    largest costs of one call, as (instructions, cycles), and the number of calls on the longest way.
+    largest costs of one call, as (instructions, cycles); `trusted`: functions with a loop whose bound their name tells.
     """
 
     bounds: dict[int, int] = field(default_factory=dict)
@@ -43,6 +48,7 @@ class Facts:
     edges: dict[int, set[int]] = field(default_factory=dict)
     calls: dict[int, set[int]] = field(default_factory=dict)
     functions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    trusted: set[str] = field(default_factory=set)
     blocks: int = 0
 
 
@@ -130,12 +136,22 @@ class Machine:
         if turns > self.facts.bounds.get(header, 0):
             self.facts.bounds[header] = turns
 
+    def _limit(self, header: int) -> int | None:
+        """The most turns of a loop that data ends, where the function's name tells it."""
+        name = self.image.place(self.image.extent(header)[0])
+        limit = next((n for start, n in SOFT_FLOAT if name.startswith(start)), None)
+        if limit is not None:
+            self.facts.trusted.add(name)
+        return limit
+
     def _progress(self, state: State, header: int, turns: int) -> None:
         """Refuse a loop in which nothing that is known changes: it could turn for ever. The state is kept at powers of
         two and compared a turn later, and at every turn of long loops (Brent)."""
         kept = self._kept.get(header)
         if kept is not None and (turns > LONG or turns & (turns - 1) == 1) and kept[0] == state.registers[:15] \
                 and kept[1] == state.flags and kept[2] == (state.memory.words, state.memory.bytes):
+            if self._limit(header) is not None:
+                return
             raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                           hint="end the loop by a counter with a constant limit too")
         if turns & (turns - 1) == 0:
@@ -178,20 +194,20 @@ class Machine:
             a, b = self.facts.functions.get(entry, (0, 0))
             self.facts.functions[entry] = (max(a, state.instructions - instructions), max(b, state.cycles - cycles))
 
-    def _return(self, state: State, step: Step) -> None:
+    def _return(self, state: State, step: Step, to: int) -> None:
         frame = state.frames.pop()
         if state.registers[SP] != frame.sp:
             raise Refused(f"{frame.code.function.name} returns with another stack pointer than it was called with")
         self._note(step.block.start, RETURN)
         self._record(state, frame)
         state.memory.release(frame.sp)
-        state.pc = frame.back
+        state.pc = to
         if state.frames:
-            self._arrive(state, frame)
+            self._arrive(state, frame, to)
 
-    def _arrive(self, state: State, frame: Frame) -> None:
+    def _arrive(self, state: State, frame: Frame, to: int) -> None:
         """Behind a call, which ends a block; the next one may be in another loop."""
         caller = state.frames[-1].code
-        if frame.back not in caller.function.blocks:
-            raise Refused(f"{frame.code.function.name} returns to {self.image.place(frame.back)}, where no call leads")
-        self._go(state, caller.step(frame.call), frame.back)
+        if to not in caller.function.blocks:
+            raise Refused(f"{frame.code.function.name} returns to {self.image.place(to)}, where no call leads")
+        self._go(state, caller.step(frame.call), to)
