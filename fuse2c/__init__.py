@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from fuse2c.ir.graph import Graph
 from fuse2c.options import Options
 from fuse2c.pipeline import PIPELINE, compile_plan
 from fuse2c.plan import Plan
+
+if TYPE_CHECKING:
+    from fuse2c.wcet.analysis import Result
 
 __version__ = "0.1.0"
 UNLIMITED = 2 ** 40     # bytes
@@ -63,6 +66,10 @@ class Compiled:
     def bench(self, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> _bench.BenchResult:
         """Instructions, flash, RAM; see fuse2c.bench."""
         return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
+
+    def wcet(self, *, opt: str = "-O3", cc: str | None = None) -> Result:
+        """The worst case of one run on the target, from the machine code; see fuse2c.wcet."""
+        return _bench.worst_case(self.plan, opt=opt, cc=cc)
 
 
 def imported(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Graph:

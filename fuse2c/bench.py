@@ -4,18 +4,22 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuse2c import toolchain
+from fuse2c import toolchain, wcet
 from fuse2c.check import HostModel, random_samples
 from fuse2c.check.compare import Difference, difference
 from fuse2c.codegen import project
+from fuse2c.errors import TargetError
 from fuse2c.ir.types import pack
 from fuse2c.measure import elf, qemu, stack
 from fuse2c.names import identifier
 from fuse2c.plan import Plan
+
+if TYPE_CHECKING:
+    from fuse2c.wcet.analysis import Result
 
 FLOAT_BOUND = 1e-5      # of the largest output: host and target may contract and convert differently
 
@@ -81,6 +85,23 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
                    "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
         stack_path=deepest.path if deepest else ())
+
+
+def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result:
+    """Build and link `plan` for its target as `bench` does, and analyse the program. Raises Refused, see fuse2c.wcet."""
+    target = plan.target
+    if target.is_host:
+        raise TargetError("worst cases are found for Cortex-M targets", hint="choose one with -t, such as cortex-m4")
+    with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
+        name = identifier(plan.graph.name)
+        root = project.write(plan, Path(folder) / "model")
+        # The harness only has to link: a core without a board in QEMU takes another's start-up code.
+        board = qemu.Board(target.emulator.machine if target.emulator else next(iter(qemu.MACHINES)),
+                           target.processor.cflags)
+        firmware = _firmware(plan, name, root, random_samples(plan, 1, 0)[0])
+        program = qemu.build(firmware, board, Path(folder), opt, cc)
+        core = next((flag.partition("=")[2] for flag in target.processor.cflags if flag.startswith("-mcpu=")), "")
+        return wcet.analyse(program, f"{name}_run", core)
 
 
 def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:

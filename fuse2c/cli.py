@@ -1,7 +1,8 @@
-"""The command line: `fuse2c build|check|bench|plan|inspect|list`. Exit: 0 ok, 1 model or limits, 2 usage, 3 bug."""
+"""The command line: `fuse2c build|check|bench|wcet|plan|inspect|list`. Exit: 0 ok, 1 model or limits, 2 usage, 3 bug."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import sys
@@ -22,6 +23,8 @@ from fuse2c.names import identifier
 from fuse2c.options import CHOICES, Value
 from fuse2c.pipeline import PIPELINE
 from fuse2c.progress import Progress
+from fuse2c.target import CORES
+from fuse2c.wcet import analyse
 
 F = TypeVar("F", bound=Callable[..., Any])
 DUMPS = (*(stage.name for stage in PIPELINE), "all")
@@ -37,10 +40,10 @@ def table(content: Any) -> None:
         click.echo(line.rstrip())
 
 
-def model_options(command: F) -> F:
+def model_options(command: F, required: bool = True) -> F:
     """The model, the target, and every option of a compilation: the same for all commands that compile."""
     for decorate in reversed((
-        click.argument("model", type=click.Path(path_type=Path)),
+        click.argument("model", type=click.Path(path_type=Path), required=required),
         click.option("-t", "--target", default="host", show_default=True, help="A target's name, or a .toml file."),
         click.option("--dim", multiple=True, metavar="NAME=VALUE", help="A value for a symbolic dimension."),
         click.option("--bind", multiple=True, metavar="NAME=VALUE",
@@ -220,6 +223,46 @@ def bench(opt: str, cc: str | None, seed: int, as_json: bool, **k: Any) -> None:
         show(f"{result.compiler}", f"{result.flags}")
     if result.mismatches:
         raise Mismatch(f"{result.mismatches} output elements differ between {result.target} and the host")
+
+
+@cli.command()
+@functools.partial(model_options, required=False)
+@click.option("--elf", type=click.Path(path_type=Path), help="Analyse this linked program instead of a model.")
+@click.option("--entry", help="With --elf: the function to analyse.")
+@click.option("--core", type=click.Choice(CORES), help="With --elf: the core; default: what the program says.")
+@click.option("--multiply", type=click.Choice(["1", "32"]), default="1", show_default=True,
+              help="With --elf: cycles of a multiplication on an M0+.")
+@click.option("-O1", "opt", flag_value="-O1", help="Optimise like -O1.")
+@click.option("-O2", "opt", flag_value="-O2", help="Optimise like -O2.")
+@click.option("-O3", "opt", flag_value="-O3", default=True, help="Optimise like -O3 (default).")
+@click.option("-Os", "opt", flag_value="-Os", help="Optimise for size.")
+@click.option("--cc", help="The cross compiler.")
+@click.option("--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence as JSON.")
+@click.option("--facts", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write loop bounds for aiT (.ais) or OTAWA (.ffx, .ff).")
+@as_json_option
+def wcet(elf: Path | None, entry: str | None, core: str | None, multiply: str, opt: str, cc: str | None,
+         certificate: Path | None, facts: Path | None, as_json: bool, **k: Any) -> None:
+    """Prove the worst case from the machine code: instructions, stack, loops."""
+    if (elf is None) == (k["model"] is None) or (elf is None) != (entry is None):
+        raise click.UsageError("give a MODEL, or --elf with --entry")
+    if elf is not None and entry is not None:
+        result = analyse(elf, entry, core or "", int(multiply))
+    else:
+        model = compiled(k, as_json)
+        with Progress("building and analysing"):
+            result = model.wcet(opt=opt, cc=cc)
+    from fuse2c.wcet.facts import FORMATS, summary  # it needs the extra, which `analyse` asked for
+    if facts is not None:
+        if facts.suffix not in FORMATS:
+            raise click.BadParameter(f"{facts.name} ends in none of {', '.join(FORMATS)}", param_hint="--facts")
+        facts.write_text(FORMATS[facts.suffix](result), encoding="utf-8")
+    if certificate is not None:
+        certificate.write_text(json.dumps(result.json(), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(result.json()))
+    else:
+        show(*summary(result))
 
 
 @cli.command()

@@ -122,6 +122,12 @@ class ToolMissing(BuildError):
     code = "F402"
 
 
+class Refused(Fuse2cError):
+    """Machine code that has no proven worst case: what stands in the way, and where."""
+
+    code = "F404"
+
+
 class OutputError(Fuse2cError):
     """The output folder cannot be written, or holds what fuse2c did not write."""
 

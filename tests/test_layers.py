@@ -18,7 +18,7 @@ FLOORS = [
     {"ops", "target", "toolchain"},
     {"plan", "frontend", "fusion"},
     {"passes"},
-    {"pipeline", "codegen", "measure"},
+    {"pipeline", "codegen", "measure", "wcet"},
     {"check"},
     {"bench", "catalogue", "drawing", "memory"},
     {"report"},
@@ -33,6 +33,10 @@ OWNERS = {
     "onnx": ["frontend/*", "ops/_onnx.py"],
     "jinja2": ["codegen/render.py"],
     "cffi": ["check*", "jit*"],
+    "capstone": ["wcet/decode.py"],
+    "elftools": ["wcet/image.py"],
+    "networkx": ["wcet/*"],
+    "highspy": ["wcet/ipet.py", "passes/_exact.py"],
 }
 
 MAX_FILE, MAX_FUNCTION = 400, 60

@@ -35,7 +35,7 @@ def solve(sizes: Sequence[int], bounds: dict[tuple[int, int], tuple[int, int]], 
         import highspy
     except ImportError:
         raise ToolMissing("--place exact needs the package highspy", hint="pip install 'fuse2c[exact]'") from None
-    with _silent():
+    with silent():
         solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("log_to_console", False)
@@ -70,7 +70,7 @@ def solve(sizes: Sequence[int], bounds: dict[tuple[int, int], tuple[int, int]], 
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """No output at all, not even from C: the solver greets as soon as it is there, before it can be told not to."""
     kept, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:

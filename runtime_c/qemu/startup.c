@@ -136,11 +136,11 @@ __attribute__((naked)) void f2c_fault(void)
     __asm__ volatile("mov r0, sp\n\tldr r1, =f2c_stack_top\n\tmov sp, r1\n\tb f2c_report_fault\n\t.ltorg");
 }
 
-/* A stack that overflows must fault. Armv8-M has a limit for that. On Armv7-M the memory protection unit forbids what
+/* A stack that overflows must fault. Armv8-M has a limit for that. Before that the memory protection unit forbids what
  * is below the RAM, where QEMU's MPS2 boards would swallow writes without a word. */
 static void guard_stack(void)
 {
-#if defined(__ARM_ARCH) && __ARM_ARCH == 7
+#if defined(__ARM_ARCH) && __ARM_ARCH < 8
     MPU_RNR = 0u;
     MPU_RBAR = BELOW_STACK;
     MPU_RASR = MPU_NO_ACCESS_16M;

@@ -1,0 +1,130 @@
+"""One analysis: the engine's result, the integer program's, and what they rest on."""
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fuse2c.errors import Refused, did_you_mean
+from fuse2c.target import CORES
+from fuse2c.wcet import image as images
+from fuse2c.wcet.cycles import REFILL, Costs
+from fuse2c.wcet.engine import Engine
+from fuse2c.wcet.ipet import longest
+
+TOOLS = ("capstone", "pyelftools", "networkx", "highspy")
+ASSUMPTIONS = (
+    "the program in the processor's memory is this ELF file, and runs without interrupts, exceptions and debuggers",
+    "code is memory-safe: no store reaches a saved register, a return address or another object than the source says",
+    "arguments are numbers or pointers to objects outside the analysed frames; unsigned arithmetic on them does not wrap",
+    "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
+)
+SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 32 times (64: double, int64) in "
+NAMED = "the core is a {}: the program itself names only its architecture"
+TIMING = (
+    "memory answers without wait states",
+    f"a taken branch refills the pipeline in at most {REFILL} cycles",
+    "no other bus master takes part; loads and stores through other registers than the stack pointer count as unaligned",
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A function that was reached: the largest costs of one call. `cycles` is None where there is no table."""
+
+    name: str
+    instructions: int
+    cycles: int | None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that runs: the function and offset of its header, the most iterations of one entry and of the whole run."""
+
+    function: str
+    offset: int
+    address: int
+    maximum: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The worst case of one entry.
+
+    `instructions`: the bound; `ipet`: that of the integer program, never below it. `cycles`: None without a public
+    timing table, with the reason in `cycles_status`. `stack`: bytes below the caller's frame. `single_path`: no branch
+    depends on data, so that the bound is the exact count of every run. `branches`, `variable`: branches that data
+    decides, and executed instructions whose time depends on their operands, as places in the program.
+    """
+
+    elf: str
+    sha256: str
+    entry: str
+    core: str
+    instructions: int
+    ipet: int
+    cycles: int | None
+    cycles_status: str
+    stack: int
+    single_path: bool
+    branches: tuple[str, ...]
+    variable: tuple[str, ...]
+    kernels: tuple[Cost, ...]
+    loops: tuple[Loop, ...]
+    assumptions: tuple[str, ...]
+    tools: dict[str, str]
+
+    def json(self) -> dict[str, Any]:
+        """The documented keys of `wcet --json`, which are also the certificate."""
+        return asdict(self) | {"steps": []}
+
+
+def analyse(path: Path, entry: str, core: str, multiply: int) -> Result:
+    """See `fuse2c.wcet.analyse`."""
+    image = images.load(path)
+    guessed = not core and not image.named
+    core = core or image.core
+    if core not in CORES:
+        raise Refused(f"cores of this kind are not known: {core!r}" if core else "the program does not say for which core",
+                      hint=did_you_mean(core, CORES))
+    costs = Costs(core, multiply)
+    engine = Engine(image, costs)
+    start = image.entry(entry)
+    state = engine.analyse(start)
+    facts = engine.facts
+    single = not facts.forks
+    kernels = tuple(Cost(image.place(a), n, c if costs.known else None)
+                    for a, (n, c) in facts.functions.items() if a != start)
+    return Result(
+        elf=path.name, sha256=image.sha256, entry=entry, core=core, instructions=state.instructions,
+        ipet=longest(engine, start), cycles=state.cycles if costs.known else None, cycles_status=_status(costs, single),
+        stack=engine.stack_bytes, single_path=single, branches=tuple(image.place(a) for a in sorted(facts.forks)),
+        variable=_variable(engine), kernels=kernels, loops=_loops(engine),
+        assumptions=ASSUMPTIONS + ((NAMED.format(core),) if guessed else ())
+        + ((SOFT_FLOAT + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
+        tools={name: version(name) for name in TOOLS})
+
+
+def _status(costs: Costs, single: bool) -> str:
+    """What the cycles are worth, in a word and a reason."""
+    if costs.known:
+        return "estimate: Arm's public table, some hazards are not in it"
+    if single:
+        return "measure: no public timing; one path, so one measurement on the board covers all inputs"
+    return "none: no public timing, and data decides branches"
+
+
+def _variable(engine: Engine) -> tuple[str, ...]:
+    """Reached instructions whose time depends on operands."""
+    return tuple(f"{i.text.split()[0]} at {engine.image.place(i.address)}" for i in engine.reached()
+                 if engine.costs.variable(i))
+
+
+def _loops(engine: Engine) -> tuple[Loop, ...]:
+    facts, out = engine.facts, []
+    for header in sorted(facts.bounds):
+        low, _ = engine.image.extent(header)
+        out.append(Loop(engine.image.place(low), header - low, header, facts.bounds[header], facts.totals[header]))
+    return tuple(out)

@@ -1,0 +1,286 @@
+"""Abstract execution of a function and all it calls: the largest number of instructions of any run.
+
+A state is run block by block. A branch that the state decides is followed; one that it does not decide forks the
+state. States are taken in the order of their positions in the program, so that the ways of a fork meet again behind
+it, and become one state with the larger cost. Without any fork the count is that of every run.
+"""
+from __future__ import annotations
+
+import heapq
+
+from fuse2c.errors import Refused
+from fuse2c.wcet.cfg import TABLE_HELPERS
+from fuse2c.wcet.closed import closed_form
+from fuse2c.wcet.compiled import Step
+from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
+from fuse2c.wcet.operands import LR, SP
+from fuse2c.wcet.parts import LENGTH
+from fuse2c.wcet.state import State
+from fuse2c.wcet.values import FIRST, MIDDLE, TOP, WINDOW, Memory, holds, inside, window
+
+REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 11
+
+
+class Engine(Machine):
+    """Analyses one entry of a program. `codes` holds the functions that were reached."""
+
+    @property
+    def stack_bytes(self) -> int:
+        """The deepest stack of any run, below the caller's frame."""
+        return TOP - self.stack_low
+
+    def reached(self) -> list[Instruction]:
+        """The instructions of all blocks that some run executes, by address."""
+        blocks = {b.start: b for code in self.codes.values() for b in code.reached()}
+        return [i for start in sorted(blocks) for i in blocks[start].instructions]
+
+    def analyse(self, entry: int) -> State:
+        """The state at the return, with the largest costs. Refused where there is no bound, or none is found."""
+        self._root = entry
+        while True:
+            self.facts, self.stack_low = Facts(), TOP
+            self._heap, self._waiting, self.codes, self._kept = [], {}, {}, {}
+            try:
+                return self._explore(self._initial(entry))
+            except Again:
+                continue
+
+    def _initial(self, entry: int) -> State:
+        memory = Memory(self.image)
+        memory.unfollowed = self._follow
+        registers: list[int | None] = [None] * 18
+        registers[SP], registers[LR] = TOP, RETURN | 1
+        for k in range(REGISTER_ARGUMENTS + STACK_ARGUMENTS):
+            base = ((FIRST + k) << WINDOW) + MIDDLE
+            if k < REGISTER_ARGUMENTS:
+                registers[k] = base
+            else:
+                memory.words[TOP + 4 * (k - REGISTER_ARGUMENTS)] = base
+        state = State(registers, None, memory, [], entry, {}, {}, {})
+        self._enter(state, entry, RETURN, 0, ())
+        return state
+
+    # Exploring: one state at a time runs on until it forks; then the one that is furthest behind.
+
+    def _explore(self, state: State | None) -> State:
+        done: State | None = None
+        while state is not None:
+            for one in self._run(state):
+                if not one.frames:
+                    if done is None:
+                        done = one
+                    else:
+                        done.merge(one)
+                    continue
+                key = self._key(one)
+                waiting = self._waiting.get(key)
+                if waiting is not None:
+                    waiting.merge(one)
+                else:
+                    self._waiting[key] = one
+                    heapq.heappush(self._heap, key)
+            state = self._waiting.pop(heapq.heappop(self._heap)) if self._heap else None
+        if done is None:
+            raise Refused(f"{self.image.place(self._root)} never returns")
+        self.facts.totals = done.totals
+        return done
+
+    def _key(self, state: State) -> tuple[int, ...]:
+        frame = state.frames[-1]
+        return frame.prefix + self._position(frame.code.function, state.pc, state)
+
+    def _run(self, state: State) -> list[State]:
+        """Run a state on, alone until it forks, among others for one block."""
+        alone = self._alone = not self._heap
+        while True:
+            step = state.frames[-1].code.step(state.pc)
+            if state.pc in step.edges:
+                self._skip(state, step)
+            self._execute(state, step)
+            after = self._leave(state, step)
+            if not alone or len(after) != 1 or not after[0].frames:
+                return after
+
+    def _execute(self, state: State, step: Step) -> None:
+        """A block up to its transfer of control."""
+        self.facts.blocks += 1
+        if self.facts.blocks > MOST_BLOCKS:
+            raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
+        try:
+            state.flags = step.run(state.registers, state.flags, state.memory)
+        except Refused as error:
+            raise Refused(f"{error.args[0]}, in {self._name(state)}", hint=error.hint) from None
+        state.instructions += step.instructions
+        state.cycles += step.cycles
+
+    def _skip(self, state: State, step: Step) -> None:
+        """All but the last iterations of a loop of one block at once, where they are known."""
+        n = closed_form(step, state)
+        if n > 0:
+            state.instructions += n * step.instructions
+            state.cycles += n * (step.cycles + step.taken_cycles)
+            self._turn(state, state.pc, n)
+            self._note(state.pc, state.pc)
+
+    # How control leaves a block.
+
+    def _leave(self, state: State, step: Step) -> list[State]:
+        block = step.block
+        how = block.ends
+        if block.conditional:
+            return self._conditional(state, step)
+        if how == "branch":
+            return self._branch(state, step)
+        if how in ("fall", "jump"):
+            state.cycles += step.taken_cycles if how == "jump" else 0
+            self._go(state, step, block.successors[0])
+            return [state]
+        state.cycles += step.taken_cycles
+        return self._transfer(state, step)
+
+    def _branch(self, state: State, step: Step) -> list[State]:
+        block = step.block
+        taken = self._decide(state, step)
+        if taken is None:
+            join = state.frames[-1].code.join(block.start)
+            if join is not None:
+                self._go(state, self._both(state, step, join), join)
+                return [state]
+            other = self._fork(state, step)
+            other.cycles += step.taken_cycles
+            self._go(other, step, block.successors[0])
+            self._go(state, step, block.successors[1])
+            return [one for one in (state, other) if self._possible(one)]
+        state.cycles += step.taken_cycles if taken else 0
+        self._go(state, step, block.successors[0 if taken else 1])
+        return [state]
+
+    def _possible(self, state: State) -> bool:
+        """Whether a loop that data ends has not turned more often than its function's name promises."""
+        turns = state.turns.get(state.pc, 0)
+        limit = self._limit(state.pc) if turns > FEW and state.pc in state.frames[-1].code.function.loops else None
+        return limit is None or turns <= limit
+
+    def _decide(self, state: State, step: Step) -> bool | None:
+        """Whether a branch is taken; None if the state does not tell."""
+        i, registers = step.block.last, state.registers
+        if i.name == "b":
+            return holds(i.cond, state.flags)
+        if i.name in ("le", "letp"):
+            count, step_by = registers[LR], 1 if i.name == "le" else registers[LENGTH]
+            if count is None or step_by is None:
+                raise Refused(f"the loop of {i} in {self._name(state)} has a count that is not known")
+            registers[LR] = count - step_by if count > step_by else None
+            return count > step_by
+        value = registers[LR if i.name in ("wls", "wlstp") else i.ops[0].n]            # type: ignore[union-attr]
+        if value is None or window(value):
+            return None if value is None or not inside(value) else i.name == "cbnz"
+        return (value == 0) == (i.name != "cbnz")
+
+    def _both(self, state: State, step: Step, join: int) -> Step:
+        """Take both ways of a branch to the block where they meet, see `regions`; returns a block that leads there."""
+        code, block = state.frames[-1].code, step.block
+        self.facts.forks[block.last.address] += 1
+        other = state.twin()
+        other.cycles += step.taken_cycles
+        last = step
+        for one, to in ((other, block.successors[0]), (state, block.successors[1])):
+            self._note(block.start, to)
+            one.pc = to
+            while one.pc != join:
+                last = code.step(one.pc)
+                self._execute(one, last)
+                self._plain(one, last)
+        state.merge(other)
+        return last
+
+    def _plain(self, state: State, step: Step) -> None:
+        """Leave a block on a short way, up to the next, or over all ways of a branch within."""
+        block = step.block
+        taken: bool | None = block.ends == "jump"
+        if block.ends == "branch":
+            taken = self._decide(state, step)
+        if taken is None:
+            self._both(state, step, state.frames[-1].code.join(block.start) or 0)
+            return
+        state.cycles += step.taken_cycles if taken else 0
+        state.pc = block.successors[0 if taken or len(block.successors) == 1 else 1]
+        self._note(block.start, state.pc)
+
+    def _fork(self, state: State, step: Step) -> State:
+        self.facts.forks[step.block.last.address] += 1
+        self._alone = False
+        for header in step.leaves:
+            n = state.loose.get(header, 0)
+            state.loose[header] = n + 1
+            if n > LONGEST_LOOSE:
+                raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
+                              hint="end the loop by a counter with a constant limit too")
+        return state.copy()
+
+    def _conditional(self, state: State, step: Step) -> list[State]:
+        """A return or tail call under a condition."""
+        block = step.block
+        taken = holds(block.last.cond, state.flags)
+        out = []
+        if taken is not False:
+            other = self._fork(state, step) if taken is None else state
+            if step.transfer is not None:
+                other.flags = step.transfer(other.registers, other.flags, other.memory)
+            other.cycles += step.taken_cycles
+            out += self._transfer(other, step)
+        if not taken:
+            self._go(state, step, block.last.end)
+            out.append(state)
+        return out
+
+    def _transfer(self, state: State, step: Step) -> list[State]:
+        """A call, a return, a jump to another function, or one through a register or table."""
+        block = step.block
+        if block.ends == "tail":
+            self._tail(state, step, block.taken or 0)
+            return [state]
+        if block.ends == "call":
+            self._call(state, step, block.taken or 0)
+            return [state]
+        goal = state.registers[15]
+        if block.ends == "invoke":
+            if goal is None:
+                raise Refused(f"{block.last} in {self._name(state)} calls through a pointer that is not known",
+                              hint="no function pointers")
+            self._call(state, step, goal & ~1)
+            return [state]
+        if goal is None:
+            return self._all_ways(state, step)
+        goal &= ~1
+        if goal == state.frames[-1].back or state.frames[-1].code.function.name in TABLE_HELPERS:
+            self._return(state, step, goal)
+        elif goal in block.successors:
+            self._go(state, step, goal)
+        elif state.frames[-1].code.function.inside(goal):
+            self._extra.setdefault(block.last.address, set()).update(state.frames[-1].code.function.table(goal))
+            raise Again
+        else:
+            self._tail(state, step, goal)
+        return [state]
+
+    def _all_ways(self, state: State, step: Step) -> list[State]:
+        """A switch on data; anything else through an unknown address is refused."""
+        i, ways = step.block.last, step.block.successors
+        if i.name == "mov" and step.block.from_table():
+            function = state.frames[-1].code.function
+            cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
+            if not cases <= set(ways):
+                self._extra.setdefault(i.address, set()).update(cases)
+                raise Again
+            ways = sorted(cases)
+        if (i.name not in ("tbb", "tbh") and not (i.name == "mov" and step.block.from_table())) or not ways:
+            raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
+                          hint="no function pointers; is the return address overwritten?")
+        out = []
+        for to in ways:
+            other = self._fork(state, step)
+            self._go(other, step, to)
+            out.append(other)
+        return out

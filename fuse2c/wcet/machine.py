@@ -1,0 +1,213 @@
+"""What calls, returns and loops do to an abstract state, and what is noted of them."""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from fuse2c.errors import Refused
+from fuse2c.wcet.cfg import Function
+from fuse2c.wcet.compiled import Code, Edge, Run, Step, edge_of
+from fuse2c.wcet.cycles import Costs
+from fuse2c.wcet.decode import Decoder
+from fuse2c.wcet.image import Image
+from fuse2c.wcet.operands import SP
+from fuse2c.wcet.state import Frame, State
+from fuse2c.wcet.values import TOP, Flags, inside
+
+RETURN = 0xFFFFFFFE             # where the analysed function returns to
+LONGEST_LOOSE = 1 << 17         # iterations of a loop that only data ends
+MOST_BLOCKS = 100_000_000
+FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, and at every turn
+HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
+
+
+COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
+
+
+SOFT_FLOAT = (("__aeabi_d", 64), ("__aeabi_cd", 64), ("__aeabi_f", 32), ("__aeabi_cf", 32), ("__aeabi_i2", 64),
+              ("__aeabi_ui2", 64), ("__aeabi_l2", 64), ("__aeabi_ul2", 64))
+"""The compiler's float routines, and the most turns of a loop that shifts a number until its highest bit is set."""
+
+
+class Again(Exception):
+    """The analysis has learnt something that it has to start anew with."""
+
+
+@dataclass
+class Facts:
+    """What a run of the engine found, by address.
+
+    `bounds`: the most iterations of a loop in one entry; `totals`: in the whole run; `forks`: branches that data
+    decides; `edges`: transfers between blocks that occur; `calls`: functions called from a block; `functions`: the
+    largest costs of one call, as (instructions, cycles); `trusted`: functions with a loop whose bound their name tells.
+    """
+
+    bounds: dict[int, int] = field(default_factory=dict)
+    totals: dict[int, int] = field(default_factory=dict)
+    forks: Counter[int] = field(default_factory=Counter)
+    edges: dict[int, set[int]] = field(default_factory=dict)
+    calls: dict[int, set[int]] = field(default_factory=dict)
+    functions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    trusted: set[str] = field(default_factory=set)
+    blocks: int = 0
+
+
+class Machine:
+    """The functions of a program as they are reached, and the facts found so far."""
+
+    def __init__(self, image: Image, costs: Costs) -> None:
+        self.image, self.costs = image, costs
+        self.decoder = Decoder(image, costs.core)
+        self.codes: dict[int, Code] = {}
+        self.facts = Facts()
+        self.stack_low = TOP
+        self._root = 0
+        self._pointing: dict[int, set[int]] = {}
+        self._alone = True              # no other state waits
+        self._kept: dict[int, tuple[list, Flags, tuple[dict, dict]]] = {}
+        self._compiled: dict[str, Run] = {}
+        self._demanded: set[int] = set()
+        self._extra: dict[int, set[int]] = {}
+        self._heap: list[tuple[int, ...]] = []
+        self._waiting: dict[tuple[int, ...], State] = {}
+
+    def _follow(self, site: int) -> None:
+        self._demanded.add(site)
+        raise Again
+
+    def _deepest(self, sp: int | None) -> None:
+        if sp is None:
+            raise Refused("the stack pointer is set to a value that is not known", hint="no arrays of variable length")
+        if sp < self.stack_low:
+            if not inside(sp):
+                raise Refused("the stack pointer is set to a value that is no stack")
+            self.stack_low = sp
+
+    def _code(self, entry: int, registers: list) -> Code:
+        pointing = self._pointing.setdefault(entry, set())
+        new = {r for r in range(15) if r != SP and registers[r] is not None and inside(registers[r])} - pointing
+        pointing |= new
+        if new or entry not in self.codes:
+            function = Function(self.decoder, entry, self._extra)
+            self.codes[entry] = Code(function, self._demanded, frozenset(pointing), entry == self._root, self.costs,
+                                     self._deepest, self._compiled)
+        return self.codes[entry]
+
+    def _name(self, state: State) -> str:
+        return state.frames[-1].code.function.name if state.frames else self.image.place(self._root)
+
+    @staticmethod
+    def _position(function: Function, at: int, state: State) -> tuple[int, ...]:
+        """Order of the loops around a block with their iterations, and of the block."""
+        key: tuple[int, ...] = ()
+        for header in function.nest[at]:
+            key += (function.order[header], state.turns[header])
+        return (*key, function.order[at])
+
+    def _note(self, start: int, to: int) -> None:
+        self.facts.edges.setdefault(start, set()).add(to)
+
+    def _go(self, state: State, step: Step, to: int) -> None:
+        """To a block of the same function."""
+        self._note(step.block.start, to)
+        edge = step.edges.get(to)
+        if edge is not None:
+            self._cross(state, edge, to)
+        state.pc = to
+
+    def _cross(self, state: State, edge: Edge, to: int) -> None:
+        """Enter loops, and count a turn of one."""
+        if edge.aside and not self._alone and not self._name(state).startswith(COMPILER_RUNTIME):
+            raise Refused(f"the loop at {self.image.place(to)} is entered at several places (it is irreducible), and data "
+                          "decides where", hint="no goto into a loop")
+        for header in edge.entered:
+            state.turns[header] = 0
+            state.loose.pop(header, None)
+            self._kept.pop(header, None)
+        if edge.turn:
+            self._turn(state, to, 1)
+            if state.turns[to] >= FEW:
+                self._progress(state, to, state.turns[to])
+
+    def _turn(self, state: State, header: int, n: int) -> None:
+        turns = state.turns[header] + n
+        state.turns[header] = turns
+        state.totals[header] = state.totals.get(header, 0) + n
+        if turns > self.facts.bounds.get(header, 0):
+            self.facts.bounds[header] = turns
+
+    def _limit(self, header: int) -> int | None:
+        """The most turns of a loop that data ends, where the function's name tells it."""
+        name = self.image.place(self.image.extent(header)[0])
+        limit = next((n for start, n in SOFT_FLOAT if name.startswith(start)), None)
+        if limit is not None:
+            self.facts.trusted.add(name)
+        return limit
+
+    def _progress(self, state: State, header: int, turns: int) -> None:
+        """Refuse a loop in which nothing that is known changes: it could turn for ever. The state is kept at powers of
+        two and compared a turn later, and at every turn of long loops (Brent)."""
+        kept = self._kept.get(header)
+        if kept is not None and (turns > LONG or turns & (turns - 1) == 1) and kept[0] == state.registers[:15] \
+                and kept[1] == state.flags and kept[2] == (state.memory.words, state.memory.bytes):
+            if self._limit(header) is not None:
+                return
+            raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
+                          hint="end the loop by a counter with a constant limit too")
+        if turns & (turns - 1) == 0:
+            self._kept[header] = (state.registers[:15], state.flags, (dict(state.memory.words), dict(state.memory.bytes)))
+
+    def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],
+               owners: tuple[tuple[int, int, int], ...] = ()) -> None:
+        code = self._code(entry, state.registers)
+        sp = state.registers[SP]
+        if sp is None:
+            raise Refused(f"the stack pointer is not known at the call of {self.image.place(entry)}")
+        state.frames.append(Frame(back, call, code, sp, prefix, (*owners, (entry, state.instructions, state.cycles))))
+        state.pc = entry
+        edge = edge_of(code.function, None, entry)
+        if edge is not None:
+            self._cross(state, edge, entry)
+
+    def _call(self, state: State, step: Step, entry: int) -> None:
+        name = self.image.place(entry)
+        if any(frame.code.function.entry == entry for frame in state.frames):
+            raise Refused(f"{name} is recursive: it is called again in {self._name(state)}")
+        if name in HEAP:
+            raise Refused(f"{self._name(state)} calls {name}: allocation has no bound", hint="no heap")
+        frame = state.frames[-1]
+        self.facts.calls.setdefault(step.block.start, set()).add(entry)
+        prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
+        self._enter(state, entry, step.block.last.end, step.block.start, prefix)
+
+    def _tail(self, state: State, step: Step, entry: int) -> None:
+        frame = state.frames[-1]
+        if any(f.code.function.entry == entry for f in state.frames):
+            raise Refused(f"{self.image.place(entry)} is recursive: {self._name(state)} jumps to it")
+        self.facts.calls.setdefault(step.block.start, set()).add(entry)
+        prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
+        state.frames.pop()
+        self._enter(state, entry, frame.back, frame.call, prefix, frame.owners)
+
+    def _record(self, state: State, frame: Frame) -> None:
+        for entry, instructions, cycles in frame.owners:
+            a, b = self.facts.functions.get(entry, (0, 0))
+            self.facts.functions[entry] = (max(a, state.instructions - instructions), max(b, state.cycles - cycles))
+
+    def _return(self, state: State, step: Step, to: int) -> None:
+        frame = state.frames.pop()
+        if state.registers[SP] != frame.sp:
+            raise Refused(f"{frame.code.function.name} returns with another stack pointer than it was called with")
+        self._note(step.block.start, RETURN)
+        self._record(state, frame)
+        state.memory.release(frame.sp)
+        state.pc = to
+        if state.frames:
+            self._arrive(state, frame, to)
+
+    def _arrive(self, state: State, frame: Frame, to: int) -> None:
+        """Behind a call, which ends a block; the next one may be in another loop."""
+        caller = state.frames[-1].code
+        if to not in caller.function.blocks:
+            raise Refused(f"{frame.code.function.name} returns to {self.image.place(to)}, where no call leads")
+        self._go(state, caller.step(frame.call), to)

@@ -1,0 +1,33 @@
+"""Vector instructions of Armv8.1-M as parts: values are not followed, core registers and memory they change are."""
+from __future__ import annotations
+
+from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.helium import COUNTING, LOADS, STORES
+from fuse2c.wcet.operands import LR, Mem, Reg
+from fuse2c.wcet.parts import LENGTH, Part, part
+from fuse2c.wcet.transfers import address, update
+
+
+def translate(i: Instruction) -> list[Part]:
+    """The parts of a vector instruction."""
+    name, ops = i.name, i.ops
+    memory = next((op for op in ops if isinstance(op, Mem)), None)
+    if name in LOADS | STORES:
+        if memory is None:                                  # gather, scatter: an address for each lane
+            return [part("m.store(None, 4, None, 0)", stays=True)] if name in STORES else []
+        change = update(memory)
+        parts: list[Part] = []
+        if name in STORES:
+            where, reads = address(i, memory)
+            parts.append(part(f"m.store({where}, {64 if name[:4] in ('vst2', 'vst4') else 16}, None, 0)", reads, stays=True))
+        return [*parts, *([change] if change else [])]
+    cores = [op.n for op in ops if isinstance(op, Reg)]
+    leading = [op.n for k, op in enumerate(ops) if isinstance(op, Reg) and all(isinstance(o, Reg) for o in ops[:k])]
+    written = [] if name in ("vctp", "vmsr") else cores[:1] if name in COUNTING else leading
+    return [*(part(f"m.lost(R[{r}])", [r], stays=True) for r in cores if r not in written),
+            *([part([f"R[{r}] = None" for r in written], [], written)] if written else [])]
+
+
+def tail_loop(size: int, register: int) -> Part:
+    """DLSTP and WLSTP: the number of elements, and how many an iteration takes."""
+    return part([f"R[{LR}] = R[{register}]", f"R[{LENGTH}] = {128 // size}"], [register], [LR, LENGTH], stays=True)
