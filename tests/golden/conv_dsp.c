@@ -80,18 +80,18 @@ static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, 
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
 {
     enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3, K_W = 3 };
-    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 64 };
+    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
     enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
     enum { ADJACENT = 1, SPAN = 3, EDGES = 24 };
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
-        int8_t *const y_row = &y[oy * Y_SH];
+        int8_t *const y_row = &y[(oy % 3) * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
             int32_t *t = scratch;
             for (int32_t ky = 0; ky < K_H; ++ky) {
                 const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
                 const int32_t inside_y = (iy >= 0) && (iy < IN_H);
-                const int8_t *const x_row = inside_y ? &x[iy * X_SH] : x;
+                const int8_t *const x_row = inside_y ? &x[(iy % 3) * X_SH] : x;
                 const int8_t *s[4];     /* of each pixel the elements under a row of the window */
                 for (int32_t n = 0; n < 4; ++n) {
                     const int32_t left = ((ox + n) * STRIDE_W) - PAD_LEFT;

@@ -87,9 +87,8 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int32_t ky_f
     }
 }
 
-static F2C_KERNEL void digits_int8_03_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_int8_03_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
 {
-    F2C_CALL(row == 0);
     enum { IN_H = 8, OUT_W = 8, OUT_C = 16, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 128, Y_SW = 16, WORDS = 2, FILLS = -8323200 };
@@ -101,9 +100,9 @@ static F2C_KERNEL void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
         const int8_t *x_rows[K_H];
         for (int32_t ky = 0; ky < K_H; ++ky) {
             const int32_t iy = top + (ky * DIL_H);
-            x_rows[ky] = ((iy >= 0) && (iy < IN_H)) ? &x[iy * X_SH] : x;
+            x_rows[ky] = ((iy >= 0) && (iy < IN_H)) ? &x[(iy % 3) * X_SH] : x;
         }
-        int8_t *const y_row = &y[oy * Y_SH];
+        int8_t *const y_row = &y[(oy % 1) * Y_SH];
         F2C_MACS(K_H * K_W * OUT_W * OUT_C);
         digits_int8_03_conv_row(x_rows, ky_first, ky_end, y_row);
     }

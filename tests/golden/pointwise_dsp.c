@@ -67,17 +67,16 @@ static F2C_CORE void digits_int8_04_conv_tile4(const int32_t *t, int8_t *y_row, 
     }
 }
 
-static F2C_KERNEL void digits_int8_04_conv(const int8_t *x, int8_t *y, int32_t *restrict scratch, int32_t row, int32_t row_end)
+static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
 {
-    F2C_CALL(row == 0);
     enum { OUT_W = 8 };
     enum { STRIDE_H = 1, STRIDE_W = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32, GROUP_OUT = 32, DEPTH = 16 };
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         const int32_t iy = oy * STRIDE_H;
-        const int8_t *const x_row = &x[iy * X_SH];
-        int8_t *const y_row = &y[oy * Y_SH];
+        const int8_t *const x_row = &x[(iy % 1) * X_SH];
+        int8_t *const y_row = &y[(oy % 2) * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
             const int8_t *s[4];     /* the pixels of the tile */
             for (int32_t n = 0; n < 4; ++n) {
