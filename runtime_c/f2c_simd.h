@@ -19,7 +19,7 @@ static inline int32_t f2c_low(int32_t a)
 /** The high halfword. */
 static inline int32_t f2c_high(int32_t a)
 {
-    return a >> 16;
+    return (int16_t)((uint32_t)a >> 16);
 }
 
 /** a + b + c modulo 2^32. */

@@ -324,10 +324,10 @@ FOLDS: list[tuple[Callable[[Builder], None], list[str], str, str]] = [
     (pad_read_twice, ["Pad", "Conv", "Neg"], "pad", "is also read by"),
     (pad_nhwc, ["Conv"], "pad-transpose", ""),
     (flat, ["Conv", "MatMul"], "flatten", ""),
-    (flat_transposed, ["Conv", "Reshape", "MatMul"], "flatten", "the flattened tensor is read transposed"),
+    (flat_transposed, ["Conv", "MatMul"], "flatten", "the flattened tensor is read transposed"),
     (flat_row_major, ["MatMul"], "flatten", "the input lies in the flattened order already"),
     (flat_split, ["Conv", "Reshape", "MatMul"], "flatten", "not a flattening of [N,C,spatial...]"),
-    (flat_variable, ["Conv", "Reshape", "MatMul"], "flatten", "the weights are not a constant matrix"),
+    (flat_variable, ["Conv", "MatMul"], "flatten", "the weights are not a constant matrix"),
     (reshapes, ["Tanh"], "merge-reshapes", ""), (transposes, ["Tanh"], "merge-transposes", ""),
 ]
 
