@@ -152,7 +152,7 @@ class Writer:
         if data is not None and data.size == 1:
             return
         item = p.items.get(t)
-        if item is None or (t in p.stored and not here) or not isinstance(item.form, (Reduction, Contraction, type(None))):
+        if item is None or (t in p.stored and not here) or not item.computed:
             text = self.element(t, rank)
             c.close()
             name = c.temporary()
@@ -183,7 +183,7 @@ class Writer:
         self.chain.close()
         lines = self.chain.lines + self.stores(item)
         one = _nest.nest(TensorType(self.p.graph.type(item.y).dtype, self.p.inner(item.y)), [a for a, _ in self.accesses])
-        return self.filled(lines, one, {f"i{n}": "0" for n in range(4)})
+        return self.filled(lines, one)
 
     def stores(self, item: Item) -> list[str]:
         """Where a value goes: a result, a stored row, or nowhere."""
@@ -222,13 +222,13 @@ class Writer:
         else:
             nest = _nest.nest(TensorType(self.p.graph.type(found.items[0].y).dtype, found.inner, order=self.order(found)),
                               self.all_accesses(len(found.inner)), indent="", letter="j")
-            lines = [*nest.head.split("\n"), *(f"{nest.indent}{line}" for line in self.filled(c.lines, nest, {})),
+            lines = [*nest.head.split("\n"), *(f"{nest.indent}{line}" for line in self.filled(c.lines, nest)),
                      *nest.tail.split("\n")]
         c.value = outside | after
         c.lines, self.accesses = [], []
         for item in found.items:
             if item.y in after and item.y in self.p.results:
-                ends += self.filled(self.stores(item), _nest.nest(TensorType(self.p.graph.type(item.y).dtype, ()), []), {})
+                ends += self.filled(self.stores(item), _nest.nest(TensorType(self.p.graph.type(item.y).dtype, ()), []))
         return [*starts, *lines, *ends]
 
     def join(self, item: Item, form: Join) -> None:
@@ -259,7 +259,7 @@ class Writer:
             found += [Access(tuple(int(a == axis) for a in range(rank))) for axis, _, _ in maps]
         return found
 
-    def filled(self, lines: list[str], nest: _nest.Nest, renamed: dict[str, str]) -> list[str]:
+    def filled(self, lines: list[str], nest: _nest.Nest) -> list[str]:
         """Lines with their indices."""
         texts, at = [], 1
         for _, maps in self.accesses:
@@ -269,7 +269,7 @@ class Writer:
         result = []
         for line in lines:
             for i, text in enumerate(texts):
-                line = line.replace(f"\x01{i}\x01", renamed.get(text, text))
+                line = line.replace(f"\x01{i}\x01", text)
             result.append(line)
         return result
 
@@ -314,7 +314,6 @@ class Writer:
 
     def product(self, item: Item, value: str) -> None:
         """What the body of a block knows of a product: the sum, with the bias."""
-        self.chain.value[f"{item.y} sum"] = value
         if len(item.node.inputs) > 2 and item.node.inputs[2]:
             self.ensure(item.node.inputs[2], len(self.p.shape(item.y)))
             value = f"({value} + {self.chain.operand(item.node.inputs[2])})"
@@ -324,7 +323,7 @@ class Writer:
         """Loops over blocks of columns, in each the sums, and then the body for every column."""
         nest = _nest.nest(TensorType(self.p.graph.type(products[0].y).dtype, found.inner), self.all_accesses(len(found.inner)),
                           indent="", letter="j")
-        body = self.filled(body, nest, {})
+        body = self.filled(body, nest)
         column = [f"{STEP * 2}const int32_t j0 = block + u;"] * any("j0" in line for line in body)
         lines = []
         for b in _tile.blocks(prod(found.inner), BLOCK):

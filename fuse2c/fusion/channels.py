@@ -8,22 +8,17 @@ from typing import Any
 import numpy as np
 
 from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
-from fuse2c.fusion.folds import constant, no_channels
+from fuse2c.fusion.folds import constant, no_channels, weight_axis
+from fuse2c.fusion.joins import branch_to
 from fuse2c.ir.graph import Graph, Node, Tensor
-from fuse2c.ops import all_ops
 from fuse2c.ops.movement import IndexMap, Slices
-
-
-def weight_axis(anchor: Node) -> int:
-    """The axis of the weights along which the output channels lie."""
-    return 0 if anchor.op == "Conv" or anchor.attrs.trans_b else 1                          # type: ignore[attr-defined]
 
 
 def picked(g: Graph, anchor: Node, channels: np.ndarray, y: str) -> tuple[Node, tuple[Tensor, ...]]:
     """The anchor with some of its output channels only, or with all of them in another order; it writes `y`."""
     w, t = g.data(anchor.inputs[1]), g.type(anchor.inputs[1])
     assert w is not None
-    new = [constant(g, f"{y}.w", np.ascontiguousarray(np.take(w, channels, axis=weight_axis(anchor))))]
+    new = [constant(g, f"{y}.w", np.ascontiguousarray(np.take(w, channels, axis=weight_axis(anchor, w.ndim))))]
     new[0] = replace(new[0], type=replace(new[0].type, dtype=t.dtype))
     inputs = [anchor.inputs[0], new[0].name]
     if len(anchor.inputs) > 2 and anchor.inputs[2]:
@@ -105,21 +100,13 @@ def shuffled_anchor(g: Graph, m: Match) -> Rewrite | str:
     if any(tuple(p) != tuple(range(n)) for i, (p, n) in enumerate(zip(maps, g.type(take.inputs[0]).shape, strict=True))
            if i != 1):
         return "it moves more than channels"
-    chain, t = list[Node](), take.inputs[0]
-    while True:
-        n = g.producer(t)
-        if n is None or g.only_user(t) is None:
-            return f"{t} is also read elsewhere, or no operator's result"
-        chain.insert(0, n)
-        if n.op == "Conv":
-            break
-        if all_ops()[n.op].scalar is None or len(n.inputs) != 1:
-            return f"{t} is no convolution's"
-        t = n.inputs[0]
+    chain = branch_to(g, take.inputs[0])
+    if isinstance(chain, str):
+        return chain
     if why := constant_weights(g, chain[0]):
         return why
     conv, tensors = picked(g, chain[0], np.asarray(maps[1]), chain[0].outputs[0] if len(chain) > 1 else take.outputs[0])
-    rest = chain[1:]
+    rest = list(chain[1:])
     if rest:
         rest[-1] = replace(rest[-1], outputs=take.outputs, origin=rest[-1].origin + take.origin)
     return Rewrite((*chain, take), (conv, *rest), tensors)

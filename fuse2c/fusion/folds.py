@@ -76,6 +76,11 @@ def bias_add(g: Graph, m: Match) -> Rewrite | str:
                                            origin=anchor.origin + add.origin),), (t,))
 
 
+def weight_axis(anchor: Node, rank: int) -> int:
+    """The axis of an anchor's weights along which its output channels lie."""
+    return 0 if anchor.op == "Conv" or anchor.attrs.trans_b else rank - 1                   # type: ignore[attr-defined]
+
+
 def scale_weights(g: Graph, m: Match) -> Rewrite | str:
     """anchor(x, w, b) * s  =  anchor(x, w * s, b * s): a batch normalisation's product."""
     anchor, mul = m["anchor"], m["mul"]
@@ -89,7 +94,7 @@ def scale_weights(g: Graph, m: Match) -> Rewrite | str:
     b = g.data(anchor.inputs[2]) if has_bias else None
     if has_bias and b is None:
         return "the bias is not constant"
-    axis = 0 if anchor.op == "Conv" or anchor.attrs.trans_b else w.ndim - 1                 # type: ignore[attr-defined]
+    axis = weight_axis(anchor, w.ndim)
     shape = [-1 if i == axis else 1 for i in range(w.ndim)]
     scaled = constant(g, f"{anchor.name}.w", (w.astype(np.float64) * vector.reshape(shape)).astype(w.dtype))
     tensors, inputs = [scaled], [anchor.inputs[0], scaled.name]

@@ -132,11 +132,6 @@ def elementwise() -> frozenset[str]:
     return frozenset(o.name for o in all_ops().values() if o.scalar) - {"QuantizeLinear", "DequantizeLinear"}
 
 
-def every() -> frozenset[str]:
-    """All operators."""
-    return frozenset(all_ops())
-
-
 MOVE = op("Reshape|Transpose", name="move")
 
 
@@ -148,7 +143,7 @@ def rules() -> tuple[Fold, ...]:
         Fold("turned-operand", op("MatMul", op("Transpose", name="turn"), name="product"), turned_operand,
              "the product reads through the transposition"),
         Fold("pixel", op("Conv", name="conv"), pixel_convolution, "a dense layer joins what is around it"),
-        Fold("common", op(every(), name="node"), common_subexpression, "computed once"),
+        Fold("common", op(frozenset(all_ops()), name="node"), common_subexpression, "computed once"),
     )
 
 

@@ -39,6 +39,11 @@ class Item:
         """The tensor that it writes."""
         return self.node.outputs[0]
 
+    @property
+    def computed(self) -> bool:
+        """Whether it computes elements; else it moves or joins them."""
+        return self.form is None or isinstance(self.form, (Reduction, Contraction))
+
 
 @dataclass(slots=True)
 class Pass:
@@ -151,7 +156,7 @@ def build(g: Graph, nodes: Sequence[Node], results: tuple[str, ...]) -> Program:
     if p.scratch > SCRATCH:
         raise NoNest(f"{p.scratch} bytes of scratch, at most {SCRATCH}")
     for t in results:
-        if not isinstance(by_name[t].form, (Reduction, Contraction, Join, type(None))) \
+        if not (by_name[t].computed or isinstance(by_name[t].form, Join)) \
                 and not (isinstance(by_name[t].form, Regroup) and p.is_number(t)):
             raise NoNest(f"{t} is only moved")
     return p
@@ -220,9 +225,9 @@ def _schedule(p: Program, item: Item) -> None:
         _join(p, item, form)
         return
     first = 0
-    for port, t in enumerate(dict.fromkeys(item.node.inputs)):
+    for t in dict.fromkeys(item.node.inputs):
         if t in p.items:
-            first = max(first, _available(p, item, t, port))
+            first = max(first, _available(p, item, t))
     if isinstance(form, Contraction) and (prod(p.inner(y)) != p.inner(y)[-1] or p.is_number(y)):
         raise NoNest(f"the rows of {y} are no vectors")
     shape = p.inner(y)
@@ -254,7 +259,7 @@ def _join(p: Program, item: Item, form: Join) -> None:
     shape = tuple(n for axis, n in enumerate(p.shape(x)) if axis not in p.outer)
     first = 0
     if x in p.items:
-        moved = not isinstance(p.items[x].form, (Reduction, Contraction, type(None)))
+        moved = not p.items[x].computed
         first = max(0, p.at[x] + (1 if p.is_number(x) and not moved else 0))
     place = next((i for i in range(first, len(p.passes)) if p.passes[i].inner == shape), len(p.passes))
     if place == len(p.passes):
@@ -272,14 +277,14 @@ def _alike(found: Pass, item: Item) -> bool:
         isinstance(i.form, Contraction) or i.form is None for i in found.items)
 
 
-def _available(p: Program, item: Item, t: str, port: int) -> int:
+def _available(p: Program, item: Item, t: str) -> int:
     """The first pass in which an operator may read `t`; marks `t` as stored where nothing else will do."""
     if p.is_number(t):
         if isinstance(item.form, Contraction):
             raise NoNest(f"{t} has one element a row")
         return p.at[t] + 1
     # A reduction to more than a number has a loop of its own for each of its elements, a product one over k.
-    moved = not isinstance(p.items[t].form, (Reduction, Contraction, type(None)))
+    moved = not p.items[t].computed
     apart = isinstance(item.form, Contraction) or (isinstance(item.form, Reduction) and not p.is_number(item.y))
     other = p.inner(t) != (p.inner(item.node.inputs[0]) if isinstance(item.form, Reduction) else p.inner(item.y))
     if isinstance(p.items[t].form, Join):
@@ -287,16 +292,15 @@ def _available(p: Program, item: Item, t: str, port: int) -> int:
     if moved:
         return p.at[t]
     if apart or other:
-        _store(p, t)
+        p.stored.add(t)
         return p.at[t] + 1
     return p.at[t]
 
 
 def _reached(p: Program, t: str, place: int) -> None:
     """A value of an earlier pass is computed again if that is cheap, else stored."""
-    if p.at[t] < place and not p.is_number(t) and t not in p.stored and again(p, t) > AGAIN \
-            and isinstance(p.items[t].form, (Reduction, Contraction, type(None))):
-        _store(p, t)
+    if p.at[t] < place and not p.is_number(t) and t not in p.stored and again(p, t) > AGAIN and p.items[t].computed:
+        p.stored.add(t)
 
 
 def again(p: Program, t: str) -> int:
@@ -309,10 +313,6 @@ def again(p: Program, t: str) -> int:
     if all_ops()[item.node.op].costly(bind(p.graph, item.node)):
         return AGAIN + 1
     return 1 + sum(again(p, x) for x in dict.fromkeys(item.node.inputs) if x)
-
-
-def _store(p: Program, t: str) -> None:
-    p.stored.add(t)
 
 
 def _movement(p: Program, item: Item) -> None:
@@ -328,9 +328,9 @@ def _movement(p: Program, item: Item) -> None:
         (p.before if p.at[source] < 0 else p.passes[p.at[source]].after).append(item)
         return
     if source in p.items:
-        if p.is_number(source) or not isinstance(p.items[source].form, (Reduction, Contraction, type(None))):
+        if p.is_number(source) or not p.items[source].computed:
             raise NoNest("a movement of what was moved, or of one number")
-        _store(p, source)
+        p.stored.add(source)
         p.at[item.y] = p.at[source] + 1
     else:
         p.at[item.y] = -1 if prod(p.inner(item.y)) == 1 else 0

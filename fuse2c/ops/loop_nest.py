@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -143,11 +142,6 @@ def pack(item: Item, w: np.ndarray) -> np.ndarray:
     """A constant matrix in the order in which the products read it: blocks of columns, row by row."""
     assert isinstance(item.form, Contraction)
     return _tile.pack(w if item.form.transposed else w.T, BLOCK)
-
-
-def work_elements(p: Program) -> int:
-    """Elements that the passes visit in one row."""
-    return sum(prod(found.inner) for found in p.passes)
 
 
 OP = Op(name="LoopNest", infer=lambda c: [], reference=lambda c, *x: [], layout="strided",
