@@ -119,7 +119,7 @@ def test_errors_of_the_model_and_bugs(run: Run, tmp_path: Path, monkeypatch: pyt
 
     def broken_pass(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a surprise")
-    monkeypatch.setattr(cli, "compile_model", broken_pass)
+    monkeypatch.setattr("fuse2c.commands._common.compile_model", broken_pass)
     assert run("plan", INT8, status=3) == ""
     assert run.err.splitlines()[0] == "error[F900]: RuntimeError: a surprise" and "--debug" in run.err
     monkeypatch.setattr(sys, "argv", ["fuse2c", "plan", INT8, "--debug"])

@@ -108,7 +108,6 @@ def test_installed_package_is_the_one_imported(python: Path, tmp_path: Path) -> 
     assert found.is_relative_to(python.parents[1])
 
 
-@pytest.mark.skipif(not (ROOT / "fuse2c" / "cli.py").exists(), reason="there is no command line yet")
 def test_installed_package_compiles_a_model(python: Path, tmp_path: Path) -> None:
     assert (python.parent / "fuse2c").is_file()
     model, empty = tmp_path / "tiny.onnx", tmp_path / "empty"

@@ -1,0 +1,133 @@
+"""What the commands share: options of a compilation, and how text is printed."""
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from fuse2c import Compiled, Options, compile_model
+from fuse2c.frontend.inputs import read_array
+from fuse2c.names import identifier
+from fuse2c.options import CHOICES, Value
+from fuse2c.pipeline import PIPELINE
+from fuse2c.progress import Progress
+
+F = TypeVar("F", bound=Callable[..., Any])
+DUMPS = (*(stage.name for stage in PIPELINE), "all")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+
+
+def table(content: Any) -> None:
+    """Print a table; names from a model are no markup."""
+    console = Console(markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(content)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def model_options(command: F, required: bool = True) -> F:
+    """The model, the target, and every option of a compilation: the same for all commands that compile."""
+    for decorate in reversed((
+        click.argument("model", type=click.Path(path_type=Path), required=required),
+        click.option("-t", "--target", default="host", show_default=True, help="A target's name, or a .toml file."),
+        click.option("--dim", multiple=True, metavar="NAME=VALUE", help="A value for a symbolic dimension."),
+        click.option("--bind", multiple=True, metavar="NAME=VALUE",
+                     help="Make an input a constant: numbers (1,2,3), or an .npy file."),
+        click.option("--stateful", multiple=True, metavar="INPUT=OUTPUT,...",
+                     help="Keep outputs between runs as the inputs of the next."),
+        click.option("--name", help="Prefix of all C names; default: the file's name."),
+        click.option("--arena", type=click.Choice(CHOICES["arena"]), default="static", show_default=True,
+                     help="Working memory: a static buffer, or one that the caller passes."),
+        click.option("--io", type=click.Choice(CHOICES["io"]), default="model", show_default=True,
+                     help="Types of inputs and outputs."),
+        click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
+                     help="How integer layers round."),
+        click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
+                     help="Fewest instructions, least RAM times instructions, or least RAM."),
+        click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
+                     help="How addresses are found."),
+        click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
+        click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
+        click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
+        click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
+        click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
+        click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
+        click.option("--share-kernels", type=click.Choice(CHOICES["share_kernels"]), default="auto", show_default=True,
+                     help="One C function for kernels that differ in their weights only."),
+        click.option("--dump-after", multiple=True, type=click.Choice(DUMPS), metavar="PASS",
+                     help=f"Print the plan after a pass: {', '.join(DUMPS)}."),
+        click.option("--debug", is_flag=True, help="Show a traceback when something fails."),
+    )):
+        command = decorate(command)
+    return command
+
+
+def settings(k: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of compile_model from the options of a command; what is left in `k` is the command's own."""
+    dims = {}
+    for text in k.pop("dim"):
+        name, _, value = text.rpartition("=")
+        if not name or not value.isdecimal() or not 0 < int(value) < 2 ** 31:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE with a positive VALUE", param_hint="--dim")
+        dims[name] = int(value)
+    if k["name"] is not None and identifier(k["name"]) != k["name"]:
+        raise click.BadParameter(f"{k['name']!r} is no lower-case C identifier; {identifier(k['name'])!r} would be",
+                                 param_hint="--name")
+    k.pop("debug")
+    options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
+                      fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
+                      **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
+                                                     "share_kernels", "ram", "flash")})
+    return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
+            "dump_after": tuple(k.pop("dump_after"))}
+
+
+def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The pairs of `--stateful h0=hn,c0=cn`, which may be given several times."""
+    pairs = []
+    for text in ",".join(given).split(",") if given else ():
+        name, _, output = (part.strip() for part in text.partition("="))
+        if not name or not output:
+            raise click.BadParameter(f"{text!r} is not INPUT=OUTPUT", param_hint="--stateful")
+        pairs.append((name, output))
+    return tuple(pairs)
+
+
+def _binding(text: str) -> tuple[str, Value]:
+    """Name and value of one `--bind`."""
+    name, equals, value = text.partition("=")
+    if name and value.endswith(".npy"):
+        return name, read_array(Path(value))
+    try:
+        numbers = [_number(n) for n in value.split(",") if value]
+    except ValueError:
+        equals = ""
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=NUMBER,... or NAME=FILE.npy", param_hint="--bind")
+    return name, numbers
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def compiled(k: dict[str, Any], as_json: bool = False) -> Compiled:
+    """Compile with the options of a command; with `as_json` standard output is left to one object."""
+    chosen = settings(k)
+    with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout), Progress("compiling"):
+        return compile_model(**chosen)
+
+
+def show(*lines: str) -> None:
+    """Text from a model or about it, with its control characters escaped."""
+    for line in "\n".join(lines).split("\n"):
+        click.echo("".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in line))

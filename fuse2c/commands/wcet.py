@@ -1,0 +1,54 @@
+"""The command `wcet`."""
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuse2c.commands._common import as_json_option, compiled, model_options, show
+from fuse2c.progress import Progress
+from fuse2c.target import CORES
+from fuse2c.wcet import analyse
+
+
+@click.command(name="wcet")
+@functools.partial(model_options, required=False)
+@click.option("--elf", type=click.Path(path_type=Path), help="Analyse this linked program instead of a model.")
+@click.option("--entry", help="With --elf: the function to analyse.")
+@click.option("--core", type=click.Choice(CORES), help="With --elf: the core; default: what the program says.")
+@click.option("--multiply", type=click.Choice(["1", "32"]), default="1", show_default=True,
+              help="With --elf: cycles of a multiplication on an M0+.")
+@click.option("-O1", "opt", flag_value="-O1", help="Optimise like -O1.")
+@click.option("-O2", "opt", flag_value="-O2", help="Optimise like -O2.")
+@click.option("-O3", "opt", flag_value="-O3", default=True, help="Optimise like -O3 (default).")
+@click.option("-Os", "opt", flag_value="-Os", help="Optimise for size.")
+@click.option("--cc", help="The cross compiler.")
+@click.option("--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence as JSON.")
+@click.option("--facts", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write loop bounds for aiT (.ais) or OTAWA (.ffx, .ff).")
+@as_json_option
+def command(elf: Path | None, entry: str | None, core: str | None, multiply: str, opt: str, cc: str | None,
+         certificate: Path | None, facts: Path | None, as_json: bool, **k: Any) -> None:
+    """Prove the worst case from the machine code: instructions, stack, loops."""
+    if (elf is None) == (k["model"] is None) or (elf is None) != (entry is None):
+        raise click.UsageError("give a MODEL, or --elf with --entry")
+    if elf is not None and entry is not None:
+        result = analyse(elf, entry, core or "", int(multiply))
+    else:
+        model = compiled(k, as_json)
+        with Progress("building and analysing"):
+            result = model.wcet(opt=opt, cc=cc)
+    from fuse2c.wcet.facts import FORMATS, summary  # it needs the extra, which `analyse` asked for
+    if facts is not None:
+        if facts.suffix not in FORMATS:
+            raise click.BadParameter(f"{facts.name} ends in none of {', '.join(FORMATS)}", param_hint="--facts")
+        facts.write_text(FORMATS[facts.suffix](result), encoding="utf-8")
+    if certificate is not None:
+        certificate.write_text(json.dumps(result.json(), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(result.json()))
+    else:
+        show(*summary(result))
