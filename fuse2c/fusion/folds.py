@@ -12,7 +12,7 @@ from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import all_ops
 from fuse2c.ops.base import bind
-from fuse2c.ops.movement import Permutation, Shape, fill
+from fuse2c.ops.movement import Permutation, Shape
 
 
 def constant(g: Graph, base: str, value: np.ndarray) -> Tensor:
@@ -105,32 +105,6 @@ def scale_weights(g: Graph, m: Match) -> Rewrite | str:
                                            origin=anchor.origin + mul.origin),), tuple(tensors))
 
 
-def pad_into_window(g: Graph, m: Match) -> Rewrite | str:
-    """Conv(Pad(x)) with zeros = Conv(x) with larger pads."""
-    pad, conv = m["pad"], m["conv"]
-    if why := inner_use(g, m):
-        return why
-    if conv.inputs[0] != pad.outputs[0]:
-        return "the padded tensor is not the convolution's input"
-    call, rank = bind(g, pad), len(g.type(pad.inputs[0]).shape)
-    zero = call.quant(0).zero[0] if conv.quantised else 0
-    if pad.quantised != conv.quantised:
-        return "only one of them computes on stored values"
-    if fill(call) != zero:
-        return f"the padding is {fill(call)}, the zero point {zero}"
-    attrs: Any = pad.attrs
-    begin, end = attrs.pads[:rank], attrs.pads[rank:]
-    if any(begin[:2]) or any(end[:2]):
-        return "batch or channels are padded"
-    window = conv.attrs.window                                                              # type: ignore[attr-defined]
-    half = len(window.pads) // 2
-    pads = tuple(p + q for p, q in zip(window.pads, begin[2:] + end[2:], strict=True))
-    assert len(pads) == 2 * half
-    attrs = replace(conv.attrs, window=replace(window, pads=pads))                          # type: ignore[type-var]
-    return Rewrite((pad, conv), (replace(conv, inputs=(pad.inputs[0], *conv.inputs[1:]), attrs=attrs,
-                                         origin=pad.origin + conv.origin),))
-
-
 def pad_after_transpose(g: Graph, m: Match) -> Rewrite | str:
     """Transpose(Pad(x)) = Pad(Transpose(x)): towards the convolution that may take the pads."""
     pad, turn = m["pad"], m["transpose"]
@@ -215,7 +189,6 @@ STRUCTURE = (
 WEIGHTS = (
     Fold("scale", op("Mul", ANCHOR, name="mul"), scale_weights, "a batch normalisation's product vanishes"),
     Fold("bias", op("Add", ANCHOR, name="add"), bias_add, "the bias starts the accumulator"),
-    Fold("pad", op("Conv", op("Pad", name="pad"), name="conv"), pad_into_window, "the padded copy is never written"),
     Fold("flatten", op("MatMul", op("Reshape", name="flatten"), name="dense"), flatten_channels_last,
          "no transposition between convolutions and dense layers"),
 )
