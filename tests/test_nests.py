@@ -145,6 +145,34 @@ def test_near_misses(tmp_path: Path) -> None:
     assert_c_is_reference(compiled)
 
 
+def attention_of_groups(b: Builder, picked: str) -> None:
+    """Grouped queries: heads of keys and values serve several heads of queries; `picked`: along which axis they repeat."""
+    q, k, v = b.input((1, 4, 6, 8)), b.input((1, 2, 6, 8)), b.input((1, 2, 6, 8))
+
+    def repeated(t: str) -> str:
+        wide = b.op("Expand", b.op("Unsqueeze", t, b.ints(2)), b.ints(1, 2, 2, 6, 8))
+        return str(b.op("Reshape", wide, b.ints(1, 4, 6, 8)))
+    keys = repeated(k)
+    if picked == "rows":
+        keys = b.op("Gather", keys, b.ints(5, 0, 2, 1, 4, 3), axis=2)
+    scores = b.op("MatMul", q, b.op("Transpose", keys, perm=[0, 1, 3, 2]))
+    b.output(b.op("MatMul", b.op("Softmax", scores, axis=-1), repeated(v)))
+
+
+@pytest.mark.parametrize(("picked", "kernels"), [("heads", 1), ("rows", 2)])
+def test_matrices_are_picked_where_they_lie(picked: str, kernels: int, tmp_path: Path) -> None:
+    b = Builder()
+    attention_of_groups(b, picked)
+    compiled = compile(b, tmp_path)
+    assert len(compiled.plan.steps) == kernels
+    why = [r for r in reasons(compiled, "fuse", "loop-nest") if "would have to be stored as a whole" in r]
+    assert picked == "heads" or why
+    rows = samples(compiled.plan)
+    assert_c_is_reference(compiled, rows)
+    for got, want in zip(outputs(compiled.plan.graph, rows), outputs(compiled.plan.source, rows), strict=True):
+        assert all(np.allclose(got[t], want[t], rtol=1e-5, atol=1e-6) for t in want)
+
+
 def test_limits_of_one_kernel(tmp_path: Path) -> None:
     """More operands than a core has registers for stay apart, with the reason; a longer chain is cut."""
     b = Builder()

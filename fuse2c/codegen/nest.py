@@ -1,7 +1,7 @@
 """The C text of a loop nest's program: row pointers, then pass by pass. It decides nothing; see ops/_program.py."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -359,10 +359,9 @@ class Writer:
         assert isinstance(item.form, Contraction)
         if packed(self.p, b):
             return f"{self.names[b]}[block * {depth}]", size, 1
-        t = self.p.graph.type(b)
-        batch = (0,) * (rank - len(t.shape)) + tuple(0 if n == 1 else s for n, s in zip(t.shape, t.strides, strict=True))
-        name = self.pointer(Ref(b, (*batch[:-2], 0, 0)))
-        row, column = (t.strides[-1], t.strides[-2]) if item.form.transposed else (t.strides[-2], t.strides[-1])
+        r = ref(self.p, b, rank)
+        name = self.pointer(replace(r, strides=(*r.strides[:-2], 0, 0)))
+        column, row = r.strides[-2:] if item.form.transposed else r.strides[:-3:-1]
         return f"{name}[block * {column}]", row, column
 
 

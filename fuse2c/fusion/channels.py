@@ -11,6 +11,8 @@ from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
 from fuse2c.fusion.folds import constant, no_channels, weight_axis
 from fuse2c.fusion.joins import branch_to
 from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.ops import all_ops
+from fuse2c.ops.base import Remap, bind
 from fuse2c.ops.movement import IndexMap, Slices
 
 
@@ -75,22 +77,41 @@ def _channels(g: Graph, cut: Node, axis: int) -> np.ndarray | None:
     return a.start[axis] + a.step[axis] * np.arange(a.length[axis]) if whole and a.length[axis] else None
 
 
-def shuffle(g: Graph, m: Match) -> Rewrite | str:
-    """Reshape(Transpose(Reshape(x))) that only exchanges channels = Take(x, channels)."""
-    first, turn, last = m["first"], m["turn"], m["last"]
+def index_map(g: Graph, m: Match) -> Rewrite | str:
+    """Reshape(f(Reshape(x))), f a transposition or a broadcast, that moves along each axis for itself = Take(x, maps)."""
+    first, move, last = m["first"], m["move"], m["last"]
     if why := inner_use(g, m):
         return why
     x, y = g.type(first.inputs[0]), g.type(last.outputs[0])
-    if len(x.shape) < 3 or x.shape != y.shape:
-        return "the result is of another shape"
+    if len(x.shape) < 3 or len(x.shape) != len(y.shape) or not y.count:
+        return "the result has other axes"
     index = np.arange(x.count).reshape(g.type(first.outputs[0]).shape)
-    moved = np.transpose(index, turn.attrs.perm).reshape(x.shape)                           # type: ignore[attr-defined]
-    order = moved.reshape(x.shape[0], x.shape[1], -1)[0, :, 0] // prod(x.shape[2:])
-    if not np.array_equal(moved, np.take(np.arange(x.count).reshape(x.shape), order, axis=1)):
-        return "it moves more than channels"
-    maps = tuple(tuple(map(int, order)) if i == 1 else tuple(range(n)) for i, n in enumerate(x.shape))
-    return Rewrite((first, turn, last), (Node(last.name, "Take", first.inputs, last.outputs, IndexMap(maps),
-                                              origin=first.origin + turn.origin + last.origin, quantised=last.quantised),))
+    moved = all_ops()[move.op].reference(bind(g, move), index)[0].reshape(y.shape)
+    corner = np.unravel_index(moved, x.shape)       # the index along each axis of x, for every element of y
+    maps = tuple(c[tuple(slice(None) if i == axis else 0 for i in range(c.ndim))] for axis, c in enumerate(corner))
+    if not np.array_equal(moved, np.arange(x.count).reshape(x.shape)[np.ix_(*maps)]):
+        return "it moves along several axes at once"
+    if x.shape == y.shape and all(np.array_equal(along, np.arange(n)) for along, n in zip(maps, x.shape, strict=True)):
+        return "it moves nothing"
+    found = IndexMap(tuple(tuple(map(int, along)) for along in maps))
+    return Rewrite((first, move, last), (Node(last.name, "Take", first.inputs, last.outputs, found,
+                                              origin=first.origin + move.origin + last.origin, quantised=last.quantised),))
+
+
+def merge_maps(g: Graph, m: Match) -> Rewrite | str:
+    """Take(Take(x, p), q) = Take(x, p[q]), along each axis; a Slice or an Expand is such a map, too."""
+    first, second = m["first"], m["second"]
+    if why := inner_use(g, m):
+        return why
+    if "Take" not in (first.op, second.op):
+        return "both move in steps, without a table"
+    forms = [all_ops()[n.op].nest(bind(g, n)) for n in (first, second)]
+    if not all(isinstance(f, Remap) for f in forms):
+        return "it adds axes"
+    inner, outer = (f.maps for f in forms if isinstance(f, Remap))
+    found = IndexMap(tuple(tuple(p[i] for i in q) for p, q in zip(inner, outer, strict=True)))
+    return Rewrite((first, second), (Node(second.name, "Take", first.inputs, second.outputs, found,
+                                          origin=first.origin + second.origin, quantised=second.quantised),))
 
 
 def shuffled_anchor(g: Graph, m: Match) -> Rewrite | str:
@@ -145,8 +166,10 @@ def sum_of_convolutions(g: Graph, m: Match) -> Rewrite | str:
 
 
 CHANNELS = (
-    Fold("shuffle", op("Reshape", op("Transpose", op("Reshape", name="first"), name="turn"), name="last"), shuffle,
-         "channels are picked, not tensors turned"),
+    Fold("index-map", op("Reshape", op("Transpose|Expand", op("Reshape", name="first"), name="move"), name="last"), index_map,
+         "elements are picked where they lie: no tensor is turned or repeated"),
+    Fold("merge-maps", op("Take|Slice|Expand", op("Take|Slice|Expand", name="first"), name="second"), merge_maps,
+         "elements are picked once"),
     Fold("shuffled-anchor", op("Take", name="take"), shuffled_anchor, "the weights are in the other order instead"),
     Fold("sliced-product", op("Slice", op("MatMul|Conv", name="product"), name="slice"), sliced_product,
          "each part is a product of its own, which fuses with what reads it"),

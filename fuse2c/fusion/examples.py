@@ -40,8 +40,9 @@ GRAPHS: dict[str, str] = {
     "turned-operand": "(float[2,6] x, float[5,6] w) { t = Transpose<perm=[1,0]>(w) y = MatMul(x, t) }",
     "pixel": "(float[1,6,1,1] x) { y = Conv(x, W(4,6,1,1)) }",
     "common": "(float[2,6] x) { a = Exp(x) b = Exp(x) c = Neg(b) y = MatMul(a, W(6,3)) z = MatMul(c, W(6,3)) }",
-    "shuffle": "(float[1,6,4,5] x) { a = Reshape(x, I(1,2,3,4,5)) b = Transpose<perm=[0,2,1,3,4]>(a) "
-               "c = Reshape(b, I(1,6,4,5)) y = Tanh(c) }",
+    "index-map": "(float[1,6,4,5] x) { a = Reshape(x, I(1,2,3,4,5)) b = Transpose<perm=[0,2,1,3,4]>(a) "
+                 "c = Reshape(b, I(1,6,4,5)) y = Tanh(c) }",
+    "merge-maps": "(float[2,3,4] x) { a = Gather<axis=1>(x, I(2,0,1)) b = Gather<axis=2>(a, I(3,0,2)) y = Tanh(b) }",
     "shuffled-anchor": "(float[1,3,4,5] x) { v = Conv(x, W(6,3,1,1)) r = Relu(v) a = Reshape(r, I(1,2,3,4,5)) "
                        "b = Transpose<perm=[0,2,1,3,4]>(a) y = Reshape(b, I(1,6,4,5)) }",
     "sliced-product": "(float[2,6] x) { m = MatMul(x, W(6,8)) a, b = Split<axis=1>(m) c = Sigmoid(b) y = Mul(a, c) }",

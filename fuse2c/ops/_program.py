@@ -198,7 +198,8 @@ def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, 
             axes = [a for a in axes if a not in i.form.axes]
         elif isinstance(i.form, Contraction):
             axes = [a for a in axes if a < len(shape[i.y]) - 1]
-            if i.node.inputs[1] in own:
+            matrix = own.get(i.node.inputs[1])
+            if matrix is not None and not _read_in_place(matrix, own):
                 raise NoNest(f"the matrix {i.node.inputs[1]} would have to be stored as a whole")
         elif isinstance(i.form, Lookup):
             axes = [a for a in axes if a < len(shape[i.node.inputs[1]])]
@@ -213,6 +214,12 @@ def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, 
     if any(a not in axes for a in range(looked_up)):
         raise NoNest("the indices of a table are reduced over")
     return tuple(axes)
+
+
+def _read_in_place(matrix: Item, own: dict[str, Item]) -> bool:
+    """Whether a matrix is an operand whose matrices are picked by an index map: its rows and columns are in steps."""
+    return isinstance(matrix.form, Remap) and matrix.node.inputs[0] not in own and all(
+        len(set(np.diff(m).tolist())) < 2 for m in matrix.form.maps[-2:])
 
 
 def _schedule(p: Program, item: Item) -> None:

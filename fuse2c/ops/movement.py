@@ -260,6 +260,9 @@ def nest_form(c: Call) -> Remap | Join | Regroup | str:
         return Remap(tuple(range(s, s + d * n, d) for s, d, n in zip(a.start, a.step, a.length, strict=True)))
     if isinstance(a, Axis):
         return Join(a.axis)
+    if isinstance(a, Broadcast) and len(a.shape) == len(c.type(0).shape):
+        sizes = zip(a.shape, c.type(0).shape, strict=True)
+        return Remap(tuple((0,) * n if size == 1 else tuple(range(n)) for n, size in sizes))
     return Remap(a.maps) if isinstance(a, IndexMap) else f"{c.node.op} inside a loop nest"
 
 

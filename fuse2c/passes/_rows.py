@@ -68,10 +68,9 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     """The rows of one step."""
     g, spec = plan.graph, step.spec
     y = step.node.outputs[0]
-    splits = (spec.by_rows and (spec.window is not None or bool(spec.reads)) and spec.images == 1
-              and len(step.node.outputs) == 1 and spec.rows <= MAX_ROWS)
+    splits = spec.by_rows and spec.images == 1 and len(step.node.outputs) == 1 and spec.rows <= MAX_ROWS
     rows = spec.rows if splits else 1
-    first, elementwise = step.node.parts[0], "loads" in spec.flags or bool(spec.reads)
+    first, elementwise = step.node.parts[0], "loads" in spec.flags or spec.window is None
     # An elementwise kernel goes along the outermost axis in memory, the others along H, wherever it lies.
     rows_of = height if elementwise else vertical
     out_rows = spec.rows if splits and not spec.over_input and spec.along is None and rows_of(g.type(y)) == spec.rows else 1
@@ -82,7 +81,7 @@ def row_step(plan: Plan, step: Step) -> RowStep:
             count, same = spec.rows, True       # a vector that is a view of rows
         # What has one row along H may lie in memory as several rows: planes of its channels.
         fits = count > 1 and (not elementwise or _alongside(g.type(t), g.type(y)))
-        if splits and spec.reads:
+        if splits and spec.window is None:
             readers.append(_given(plan, step, t, count, rows))
             continue
         # The kernel reads a window of its first operand, what finishes an element the row of the result: perhaps both.

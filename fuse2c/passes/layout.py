@@ -61,19 +61,14 @@ class _State:
             return ()
         if kind == "spatial":
             return (0, *range(2, rank), 1)
-        if kind in ("same", "strided") and rank in (3, 4) and self.before_windows(node, y):
+        if kind in ("same", "strided") and rank in (3, 4) and y in self.for_windows:
             return (0, *range(2, rank), 1)
         if kind in ("same", "strided"):
             like = [self.type(t) for t in node.inputs if t and self.tensors[t].data is None
                     and len(self.type(t).shape) == rank]
             if like:
-                return max(like, key=lambda t: t.count).order
+                return max(like, key=lambda t: (t.count, t.order != ())).order
         return ()
-
-    def before_windows(self, node: Node, y: str) -> bool:
-        """Whether only convolutions and pools read a result of what the caller passes: then it lies as they want it."""
-        return y in self.for_windows and all(self.root(t) in self.g.inputs for t in node.inputs
-                                             if t and self.tensors[t].data is None)
 
     def as_view(self, node: Node, y: str) -> bool:
         """Make y share its input's bytes, if its elements lie there in some storage order of y."""

@@ -13,7 +13,7 @@ from fuse2c.passes import _groups, _rows, join, place, push
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Call, Decision, Plan, Point
 
-FREE = 0.01         # of the estimated instructions: what less RAM may cost under `cycles`; estimates are no better
+FREE = 0.04         # of the estimated instructions: what less RAM may cost under `cycles`; estimates are no better
 JOINED = 0.25       # of the least RAM of such plans: what fewer kernels, and less that goes through memory, may cost
 MOST = 24           # partitions that are placed
 # By plan, fewest instructions of all, and least RAM of the plans that need at most FREE more.
