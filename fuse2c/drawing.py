@@ -11,7 +11,14 @@ def kernels(plan: Plan) -> list[list[int]]:
     """Steps by kernel, in the order of their first call."""
     if not plan.kernels:
         return [[i] for i in range(len(plan.steps))]
-    return [list(dict.fromkeys(c.step for c in plan.calls[k.first:k.end])) for k in plan.kernels]
+    found: list[list[int]] = []
+    for k in plan.kernels:
+        steps = list(dict.fromkeys(c.step for c in plan.calls[k.first:k.end]))
+        if found and all(plan.steps[i].spec.written for i in steps):
+            found[-1] += steps      # what the kernel before it has written
+        else:
+            found.append(steps)
+    return found
 
 
 def tree(plan: Plan) -> Iterable[str]:

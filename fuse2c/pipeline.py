@@ -9,7 +9,7 @@ import numpy as np
 
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
-from fuse2c.passes import fold, fuse, join, layout, legalize, order, place, promote, push, select, stream
+from fuse2c.passes import embed, fold, fuse, join, layout, legalize, order, place, promote, push, select, stream
 from fuse2c.plan import Plan
 
 
@@ -30,6 +30,7 @@ PIPELINE = (
     Pass("layout", layout.run, "one storage order for each tensor, views where nothing moves"),
     Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
     Pass("select", select.run, "a kernel for every node"),
+    Pass("embed", embed.run, "what is joined is written, what is cut out is read where it lies"),
     Pass("order", order.run, "an order with a low memory peak"),
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("place", place.run, "an address for every intermediate"),

@@ -43,7 +43,7 @@ class Step:
     @property
     def launches(self) -> int:
         """Kernel calls in one inference."""
-        return self.spec.images
+        return 0 if self.spec.written else self.spec.images
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ class Plan:
     steps: tuple[Step, ...] = ()
     places: tuple[Place, ...] = ()
     views: dict[str, str] = field(default_factory=dict)     # tensor -> the tensor whose bytes it shares
+    parts: dict[str, str] = field(default_factory=dict)     # tensor -> the joined tensor in whose bytes it is written
+    begins: dict[str, tuple[int, ...]] = field(default_factory=dict)    # of parts and slices: where in the owner they begin
     rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
     calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
     decisions: tuple[Decision, ...] = ()
@@ -121,6 +123,11 @@ class Plan:
         while tensor in self.views:
             tensor = self.views[tensor]
         return tensor
+
+    def owner(self, tensor: str) -> str:
+        """The tensor in whose place in memory `tensor` lies: its root, or what that is a part of."""
+        root = self.root(tensor)
+        return self.parts.get(root, root)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -161,11 +168,12 @@ class Plan:
         """Kernel calls in one inference."""
         if not self.kernels:
             return sum(s.launches for s in self.steps)
-        return sum(1 if self.is_joined(k) else self.steps[self.calls[k.first].step].launches for k in self.kernels)
+        return sum(1 if self.is_joined(k) else sum(self.steps[c.step].launches for c in self.calls[k.first:k.end])
+                   for k in self.kernels)
 
     def is_joined(self, k: Launch) -> bool:
         """Whether a kernel is more than one call of one step."""
-        return k.rows or k.end - k.first > 1
+        return k.rows or sum(not self.steps[c.step].spec.written for c in self.calls[k.first:k.end]) > 1
 
     @property
     def inlined(self) -> set[int]:
@@ -179,7 +187,7 @@ class Plan:
             return self.launches
         whole = [c.end - c.first == self.steps[c.step].spec.rows and i > self.last_push for i, c in enumerate(self.calls)]
         return sum(self.steps[c.step].launches if all_rows else c.end - c.first
-                   for c, all_rows in zip(self.calls, whole, strict=True))
+                   for c, all_rows in zip(self.calls, whole, strict=True) if not self.steps[c.step].spec.written)
 
     @property
     def last_push(self) -> int:
@@ -197,7 +205,8 @@ class Plan:
     @property
     def turns(self) -> int:
         """Rows that are computed in turn with those of other steps, inside a kernel."""
-        return sum(c.end - c.first for k in self.kernels if k.rows for c in self.calls[k.first:k.end])
+        return sum(c.end - c.first for k in self.kernels if k.rows for c in self.calls[k.first:k.end]
+                   if not self.steps[c.step].spec.written)
 
     @property
     def macs(self) -> int:
@@ -210,7 +219,7 @@ class Plan:
         outputs = {self.root(t) for t in self.graph.outputs} | set(self.graph.outputs)
         inside = self.handed_on
         return sum(self.graph.type(t).bytes for s in self.steps for t in s.node.outputs
-                   if t not in outputs and self.root(t) not in inside)
+                   if t not in outputs and t not in self.parts and self.root(t) not in inside)
 
     @property
     def handed_on(self) -> set[str]:
@@ -219,7 +228,7 @@ class Plan:
         users: dict[str, set[int]] = {}
         for i, s in enumerate(self.steps):
             for t in (*s.node.inputs, *s.node.outputs):
-                users.setdefault(self.root(t), set()).add(kernel.get(i, -1 - i))
+                users.setdefault(self.owner(t), set()).add(kernel.get(i, -1 - i))
         return {t for t, found in users.items() if len(found) == 1}
 
     def constants(self, step: Step) -> list[np.ndarray]:
@@ -242,6 +251,7 @@ class Plan:
         out = [dump(self.graph)]
         out += [f"step {i}: {s.function} = {s.kernel.name}, {s.work.macs} MAC" for i, s in enumerate(self.steps)]
         out += [f"view {t} = {owner}" for t, owner in self.views.items()]
+        out += [f"part {t} in {self.owner(t)} at {list(at)}" for t, at in self.begins.items()]
         out += [f"arena+{p.offset} {p.size} B [{p.first},{p.last}] {p.name}" for p in self.places]
         out += [f"{'+' if d.taken else '-'} {d.stage}: {d.subject}: {d.reason}" for d in self.decisions]
         return "\n".join(out) + "\n"

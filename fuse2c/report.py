@@ -71,7 +71,7 @@ def steps(plan: Plan) -> Table:
         shapes = (plan.graph.type(t) for t in s.node.outputs if t)
         table.add_row(str(i), str(owner[i - 1]), " > ".join(n.op for n in s.node.parts),
                       ", ".join(f"{t.dtype.value} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in shapes),
-                      f"{s.work.macs:,}", s.kernel.name)
+                      f"{s.work.macs:,}", "in place" if s.spec.written else s.kernel.name)
     return table
 
 
@@ -165,4 +165,6 @@ def operators() -> Table:
 def all_rules() -> list[tuple[str, str, str]]:
     """(kind, name, what it pays): `list rules`."""
     rows = [("fold", f.name, f.pays) for f in catalog.folds()]
-    return list(dict.fromkeys(rows)) + [("fuse", f.name, f.pays) for f in rules.rules()]
+    return list(dict.fromkeys(rows)) + [("fuse", f.name, f.pays) for f in rules.rules()] + [
+        ("plan", "in-place", "what is joined is written where it belongs, what is cut out is read where it lies"),
+        ("plan", "join", "steps that take turns row by row, or hand on little, are one kernel")]

@@ -118,7 +118,7 @@ def fusion_page() -> str:
     """
     lines = [inspect.cleandoc(text)]
     for kind, name, pays in listed:
-        rule = found[kind, name]
+        rule = found.get((kind, name))
         if isinstance(rule, Fold):
             lines.append(f"| {name} | {_cell(_pattern(rule.match))} | {_cell(_doc(rule.rewrite))} | {_cell(pays)} |")
     algebra = inspect.cleandoc(quantise.__doc__ or "")
@@ -137,9 +137,27 @@ def fusion_page() -> str:
     """
     lines += ["", inspect.cleandoc(text), ""]
     for kind, name, pays in listed:
-        rule = found[kind, name]
+        rule = found.get((kind, name))
         if isinstance(rule, Fuse):
             lines += _fusion(rule, name, pays)
+    lines += _planned()
+    lines += ["## Examples\n",
+              "One graph on which each fold fires; `W` is a constant tensor, `I` a list of integers, `Q` and `DQ` quantise.\n",
+              "| fold | example |", "|---|---|"]
+    lines += [f"| {name} | `{examples.GRAPHS[name]}` |" for kind, name, _ in listed if kind == "fold"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _planned() -> list[str]:
+    """What is fused when the kernels, or the schedule, are known."""
+    text = """
+    ### in-place
+
+    The kernels behind a Concat are given its result's strides and write into parts of it, the readers of a Slice those of
+    its operand: nothing is copied. In loop nests it is always so.
+
+    """
+    lines = [inspect.cleandoc(text), "", *_example("in-place")]
     text = """
     ### join
 
@@ -147,11 +165,7 @@ def fusion_page() -> str:
     512 bytes. Their C functions are inlined into that of the kernel.
 
     """
-    lines += [inspect.cleandoc(text), "", *_example("join"), "## Examples\n",
-              "One graph on which each fold fires; `W` is a constant tensor, `I` a list of integers, `Q` and `DQ` quantise.\n",
-              "| fold | example |", "|---|---|"]
-    lines += [f"| {name} | `{examples.GRAPHS[name]}` |" for kind, name, _ in listed if kind == "fold"]
-    return "\n".join(lines).rstrip() + "\n"
+    return [*lines, inspect.cleandoc(text), "", *_example("join")]
 
 
 def all_rules() -> dict[tuple[str, str], Fold | Fuse]:

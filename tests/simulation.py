@@ -10,10 +10,10 @@ import numpy as np
 from graphs import Sample
 
 from fuse2c.check.reference import run_graph, run_step
-from fuse2c.ir.types import TensorType
+from fuse2c.ir.types import TensorType, unpack
 from fuse2c.plan import Plan, Step
 
-Span = tuple[int, int]      # logical bytes first..end-1 of a tensor
+Span = tuple[int, int] | np.ndarray     # logical bytes of a tensor: first..end-1, or each by number
 
 
 def rows_of(t: TensorType) -> int:
@@ -25,6 +25,21 @@ def axis_of(plan: Plan, step: Step) -> int:
     """The axis of the output along which the kernel computes rows."""
     y = plan.graph.type(step.node.outputs[0])
     return step.spec.along if step.spec.along is not None else y.memory_axes[0] if y.memory_axes else 0
+
+
+def bytes_of(span: Span) -> np.ndarray:
+    """Numbers of the bytes."""
+    return np.arange(*span) if isinstance(span, tuple) else span
+
+
+def part_of(plan: Plan, t: str, row: int | None) -> np.ndarray:
+    """The bytes of its owner that a part or a slice is: those of one row as it lies in memory, or all."""
+    kind, whole = plan.graph.type(t), plan.graph.type(plan.owner(t))
+    numbers = unpack(np.arange(whole.count), whole)
+    own = numbers[tuple(slice(b, b + n) for b, n in zip(plan.begins[t], kind.shape, strict=True))]
+    own = own if row is None else np.take(own, row, axis=kind.memory_axes[0])
+    size = kind.dtype.bytes
+    return np.sort((own.reshape(-1, 1) * size + np.arange(size)).reshape(-1))
 
 
 def fine(plan: Plan, step: Step) -> bool:
@@ -84,14 +99,14 @@ class Arena:
 
     def addresses(self, owner: str, span: Span) -> np.ndarray:
         """Where the bytes of a buffer lie; a ring keeps its last rows only."""
-        place, logical = self.places[owner], np.arange(*span)
+        place, logical = self.places[owner], bytes_of(span)
         ring = self.plan.rings.get(owner)
         if ring:
             t = self.plan.graph.type(owner)
             row = t.bytes // rows_of(t)
             assert place.size == ring * row
             return np.asarray(place.offset + logical // row % ring * row + logical % row)
-        assert span[1] <= place.size
+        assert logical.max(initial=-1) < place.size
         return np.asarray(place.offset + logical)
 
     def write(self, name: str, owner: str, span: Span) -> None:
@@ -99,12 +114,12 @@ class Arena:
         at = self.addresses(owner, span)
         assert at.min(initial=0) >= 0 and at.max(initial=0) < len(self.writer)
         self.writer[at] = self.names.setdefault(name, len(self.names))
-        self.byte[at] = np.arange(*span)
+        self.byte[at] = bytes_of(span)
 
     def intact(self, name: str, owner: str, span: Span) -> bool:
         """Whether the bytes are still what `name` wrote."""
         at = self.addresses(owner, span)
-        return bool((self.writer[at] == self.names.get(name, -2)).all() and (self.byte[at] == np.arange(*span)).all())
+        return bool((self.writer[at] == self.names.get(name, -2)).all() and (self.byte[at] == bytes_of(span)).all())
 
 
 def simulate(plan: Plan, row: Sample) -> None:
@@ -135,7 +150,8 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
         if step.spec.over_input:        # a sum over the input's rows, one after the other
             size = plan.graph.type(t).bytes // step.spec.rows
             wanted = np.arange(step.spec.rows) == unit
-        reads += [(arena.author(t), plan.root(t), (i * size, (i + 1) * size)) for i in np.nonzero(wanted)[0]]
+        reads += [(arena.author(t), plan.root(t), part_of(plan, t, i) if t in plan.begins else (i * size, (i + 1) * size))
+                  for i in np.nonzero(wanted)[0]]
     for name, owner, span in reads:
         assert arena.intact(name, owner, span), f"{step.function}: bytes {span} of {name} are gone"
     scratch = f"{step.function} scratch"
@@ -144,7 +160,16 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
         if step.spec.keeps and unit:
             assert arena.intact(scratch, scratch, whole), f"{scratch} was overwritten"
         arena.write(scratch, scratch, whole)
-    if plan.root(y) in arena.places and not (step.spec.over_input and unit != step.spec.rows - 1):
+    if step.spec.written:           # its parts are there by now, and nothing has overwritten them
+        if y in arena.places:
+            rows = rows_of(plan.graph.type(y))
+            part = plan.graph.type(y).bytes // rows
+            own = (0, part * rows) if unit is None or step.spec.along is not None else (unit * part, (unit + 1) * part)
+            assert arena.intact(y, y, own), f"{step.function}: a part was overwritten"
+    elif plan.parts.get(y) in arena.places:
+        whole_rows = unit is None or step.spec.along is not None
+        arena.write(plan.parts[y], plan.parts[y], part_of(plan, y, None if whole_rows else unit))
+    elif plan.root(y) in arena.places and not (step.spec.over_input and unit != step.spec.rows - 1):
         size = plan.graph.type(y).bytes
         apart = fine(plan, step) and step.spec.along is None
         part = size // rows_of(plan.graph.type(y)) if apart else size

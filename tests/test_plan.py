@@ -24,6 +24,7 @@ from simulation import fine, simulate
 import fuse2c
 from fuse2c import toolchain
 from fuse2c.codegen import project
+from fuse2c.passes import stream
 from fuse2c.passes.order import peak, reads, writes
 from fuse2c.plan import ALIGN, Plan
 
@@ -82,7 +83,7 @@ def broken(plan: Plan) -> Plan:
 @pytest.mark.parametrize("optimize", ["cycles", "ram"])
 def test_the_simulation_bites(optimize: str, tmp_path: Path) -> None:
     for name in ("net-branches", "net-flattened"):
-        plan = compile(layer(name, STYLES["s8"]), tmp_path, optimize=optimize).plan
+        plan = compile(layer(name, STYLES["s8"]), tmp_path, optimize=optimize, no_fuse_rules=("in-place",)).plan
         simulate(plan, samples(plan, 1)[0])
         with pytest.raises(AssertionError, match=r"gone|overwritten|scratch"):
             simulate(broken(plan), samples(plan, 1)[0])
@@ -98,12 +99,14 @@ def streamed(b: Builder) -> None:
 
 
 @pytest.mark.parametrize("optimize", ["cycles", "ram"])
-def test_an_operand_read_twice_by_one_kernel_lives_for_both(optimize: str, tmp_path: Path) -> None:
+def test_an_operand_read_twice_by_one_kernel_lives_for_both(optimize: str, tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     """conv(x) + x: the window still needs rows of x that the sum has done with."""
     b = Builder()
     x = b.op("Conv", b.input((1, *SHAPE)), b.floats(3, 3, 2, 3), pads=[1, 2, 0, 0])
     total = b.op("Add", b.op("Conv", x, b.floats(3, 3, 3, 2), pads=[2, 1, 0, 0]), x)
     b.output(b.op("Identity", b.op("MaxPool", total, kernel_shape=[2, 2])))
+    monkeypatch.setattr(stream, "FREE", 0)
     compiled = compile(b, tmp_path, optimize=optimize)
     assert "Conv > Add" in chains(compiled) and bool(compiled.plan.rings) == (optimize == "ram")
     simulate(compiled.plan, samples(compiled.plan, 1)[0])
@@ -121,13 +124,14 @@ def test_streaming_needs_less_and_computes_the_same(tmp_path: Path) -> None:
         assert_c_is_reference(compiled)
 
 
-def test_order_lowers_the_peak(tmp_path: Path) -> None:
+def test_order_lowers_the_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two wide branches: the model computes both, then shrinks both; one after the other needs half."""
     b = Builder()
     x = b.input((1, 2, 6, 8))
     wide = [b.op("Conv", x, b.floats(32, 2, 1, 1)) for _ in range(2)]
     small = [b.op("MaxPool", t, kernel_shape=[3, 2], strides=[3, 2]) for t in wide]
     b.output(b.op("Add", *small))
+    monkeypatch.setattr(stream, "FREE", 0)
     plan = compile(b, tmp_path, no_fuse_rules=("join",)).plan      # layer by layer
     wide_bytes = 32 * 6 * 8 * 4
     assert wide_bytes < plan.arena_bytes < 1.5 * wide_bytes

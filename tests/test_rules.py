@@ -16,14 +16,14 @@ FUSIONS = {f.name for f in rules.rules()}
 
 
 def test_every_rule_has_an_example_and_says_what_it_pays() -> None:
-    assert set(examples.GRAPHS) == FOLDS | FUSIONS | {"join"}
+    assert set(examples.GRAPHS) == FOLDS | FUSIONS | {"join", "in-place"}
     assert all(r.pays for r in (*catalog.folds(), *rules.rules()))
 
 
 @pytest.mark.parametrize("rule", sorted(examples.GRAPHS))
 def test_an_example_fires_and_means_the_same(rule: str, tmp_path: Path) -> None:
     model = parser.parse_model(examples.text(rule))
-    stage = "fold" if rule in FOLDS else "fuse" if rule in FUSIONS else "join"
+    stage = "fold" if rule in FOLDS else "fuse" if rule in FUSIONS else "embed"
     compiled, without = compile(model, tmp_path), compile(model, tmp_path, no_fuse_rules=(rule,))
     if rule == "join":
         assert compiled.plan.launches == 1 < without.plan.launches

@@ -72,9 +72,10 @@ def test_objectives(tmp_path: Path) -> None:
     assert plans["balanced"].ram_bytes * plans["balanced"].instructions == product
 
 
-def test_small_layers_are_not_cut_into_rows_for_speed(tmp_path: Path) -> None:
-    """A call costs more than 1 % of such a layer."""
-    plan = compile(chain(STYLES["s8"]), tmp_path).plan
+def test_small_layers_are_not_cut_into_rows_for_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call for each row costs more than it may."""
+    monkeypatch.setattr(stream, "FREE", 0.01)
+    plan = compile(chain(STYLES["s8"]), tmp_path, no_fuse_rules=("join",)).plan
     assert not plan.rings and plan.call_count == plan.launches
     assert compile(chain(STYLES["s8"]), tmp_path, optimize="ram").plan.rings
 
@@ -85,7 +86,7 @@ def test_a_limit_gives_the_fastest_plan_that_fits(tmp_path: Path) -> None:
     assert len(front) > 1
     for point in front:
         plan = compile(b, tmp_path, ram=point.ram).plan
-        assert (plan.ram_bytes, plan.instructions) == (point.ram, point.instructions)
+        assert plan.ram_bytes <= point.ram and plan.instructions <= (1 + stream.FREE) * point.instructions
     with pytest.raises(DoesNotFit, match=f"needs {front[-1].ram} bytes.*1 too many") as e:
         compile(b, tmp_path, ram=front[-1].ram - 1)
     assert "no other schedule needs less" in e.value.detail[0]

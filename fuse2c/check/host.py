@@ -106,11 +106,19 @@ class HostModel:
             at += kind.bytes
         return self._with_views(values)
 
+    def _part(self, whole: np.ndarray, t: str) -> np.ndarray:
+        """A part of a joined tensor, or a slice that is read where it lies."""
+        sizes = zip(self.plan.begins[t], self.plan.graph.type(t).shape, strict=True)
+        return whole[tuple(slice(first, first + n) for first, n in sizes)]
+
     def _with_views(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Tensors that share another's bytes without a step of their own."""
         g = self.plan.graph
+        values |= {t: self._part(values[whole], t) for t, whole in self.plan.parts.items()}
         for n in g.nodes:
-            if n.outputs[0] not in values:
+            if n.outputs[0] in self.plan.begins and n.outputs[0] not in values:
+                values[n.outputs[0]] = self._part(values[n.inputs[0]], n.outputs[0])
+            elif n.outputs[0] not in values:
                 x, y = g.type(n.inputs[0]), g.type(n.outputs[0])
                 values[n.outputs[0]] = unpack(pack(values[n.inputs[0]], x), y)
         return values

@@ -22,7 +22,7 @@ HALF = {DType.F16: "f16", DType.BF16: "bf16"}
 
 def row_start(plan: Plan, tensor: str, variable: str, stride: str) -> str:
     """The C index at which row `variable` of a tensor starts: in a ring, modulo its rows."""
-    ring = plan.rings.get(plan.root(tensor))
+    ring = plan.rings.get(plan.owner(tensor))
     return f"({variable} % {ring}) * {stride}" if ring else f"{variable} * {stride}"
 
 

@@ -81,6 +81,11 @@ class Kernel:
         return () if self.function else self.parts
 
 
+def _ctype(p: Param) -> str:
+    """What a parameter points to."""
+    return p.declaration.rsplit("*", 1)[0].strip()
+
+
 class Caller:
     """Prints calls of the kernels of one plan."""
 
@@ -89,6 +94,7 @@ class Caller:
         self.places = {p.name: p.offset for p in plan.places}
         self.records: dict[str, int] = {}
         self.done: Counter[int] = Counter()     # rows that schedules have computed, by step
+        self.rows = [_rows.row_step(plan, s) for s in plan.steps]
         at = 0
         for step in plan.steps:
             for t in step.node.outputs:
@@ -100,12 +106,14 @@ class Caller:
         found = []
         for k in self.plan.kernels or (Launch(0, len(self.plan.calls), False),):
             parts = self.parts(k.first, k.end)
+            if not parts:
+                continue
             if not self.plan.kernels or not self.plan.is_joined(k):
                 found.append(Kernel(parts))
                 continue
             text = " ".join(call.text for part in parts for call in part.calls)
             used = [(p, n) for p, n in self.pointers if re.search(rf"\b{n}\b", text)]
-            steps = dict.fromkeys(self.plan.calls[c].step for c in range(k.first, k.end))
+            steps = dict.fromkeys(c.step for c in self.plan.calls[k.first:k.end] if not self.plan.steps[c.step].spec.written)
             function = f"{identifier(self.plan.graph.name)}_kernel_{len(found) + 1}"
             found.append(Kernel(parts, function, listed([p for p, _ in used]), ", ".join(name for _, name in used),
                                 tuple(" > ".join(n.op for n in self.plan.steps[i].node.parts) for i in steps)))
@@ -128,6 +136,8 @@ class Caller:
             self.done.clear()
         for i, call in list(enumerate(self.plan.calls))[first:end]:
             spec = self.plan.steps[call.step].spec
+            if spec.written:
+                continue
             whole = (call.first, call.end) == (0, spec.rows) and all(step != call.step for step, _ in run)
             if i <= self.plan.last_push or not whole:
                 run += [(call.step, 1)] * (call.end - call.first)
@@ -158,38 +168,42 @@ class Caller:
                 pointer = f"{pointer} + (n * {self.plan.graph.type(p.tensor).count // v.images})"
             args.append(pointer)
         args += ["0", str(v.rows)] if v.by_rows else []
-        results = tuple(Result(str(self.records[p.tensor]), self.pointer(p, v.function),
-                               self.plan.graph.type(p.tensor).bytes) for p in v.args if p.tensor and p.written)
+        results = tuple(self.result(p) for p in v.args if p.tensor and p.written)
         return CallView(f"{v.callee}({', '.join(args)});", v.images, results)
+
+    def result(self, p: Param) -> Result:
+        """All that was written: of a part of a tensor the whole tensor, the parts written later still as they were."""
+        t = self.plan.parts.get(p.tensor, p.tensor)
+        return Result(str(self.records[t]), self.buffer(t, _ctype(p)), self.plan.graph.type(t).bytes)
 
     def row_call(self, step: int) -> CallView:
         """A call that computes row `at` of a step."""
         v = self.views[step]
         args = [*v.tables_first, *(self.pointer(p, v.function) for p in v.args), "at", "at + 1"]
         y = next(p for p in v.args if p.tensor and p.written)
-        t, ring = self.plan.graph.type(y.tensor), self.plan.rings.get(self.plan.root(y.tensor))
+        name = self.plan.parts.get(y.tensor, y.tensor)
+        t, ring = self.plan.graph.type(name), self.plan.rings.get(self.plan.root(name))
         whole = self.call(v).results
-        if _rows.row_step(self.plan, self.plan.steps[step]).out_rows == v.rows:
+        if self.rows[step].out_rows == v.rows and (name == y.tensor or _rows.goes_along(self.plan, self.rows[step], self.rows)):
             row = t.bytes // v.rows
             lies = f"(at % {ring})" if ring else "at"
-            result = Result(f"{self.records[y.tensor]} + (size_t)(at * {row})",
-                            f"(const uint8_t *){self.pointer(y, v.function)} + ({lies} * {row})", row)
+            result = Result(f"{self.records[name]} + (size_t)(at * {row})",
+                            f"(const uint8_t *){self.buffer(name, _ctype(y))} + ({lies} * {row})", row)
             return CallView(f"{v.callee}({', '.join(args)});", 1, (result,))
         return CallView(f"{v.callee}({', '.join(args)});", 1, whole)
 
     def pointer(self, p: Param, function: str) -> str:
         """The C expression of a parameter's buffer."""
-        ctype = p.declaration.rsplit("*", 1)[0].strip()
-        return self.buffer(p.tensor, ctype) if p.tensor else self._place(f"{function} scratch", ctype)
+        return self.buffer(p.tensor, _ctype(p)) if p.tensor else self._place(f"{function} scratch", _ctype(p))
 
     def buffer(self, tensor: str, ctype: str) -> str:
         """The C expression of a tensor's buffer: the caller's and states by name, others by their place in the arena."""
-        root = self.plan.root(tensor)
+        root, begins, t = self.plan.owner(tensor), self.plan.begins.get(tensor, ()), self.plan.graph.type(tensor)
+        at = sum(i * s for i, s in zip(begins, t.strides, strict=False))
         owner = next((self.ports[t] for t in self.ports if self.plan.root(t) == root), None)
-        if owner is None:
-            return self._place(root, ctype)
-        same = self.plan.graph.type(root).dtype == self.plan.graph.type(tensor).dtype
-        return owner if same else f"({ctype} *)(void *){owner}"
+        same = self.plan.graph.type(root).dtype == t.dtype
+        start = self._place(root, ctype) if owner is None else owner if same else f"({ctype} *)(void *){owner}"
+        return f"{start} + {at}" if at else start
 
     def _place(self, name: str, ctype: str) -> str:
         return f"({ctype} *)(void *)&bytes[{self.places.get(name, 0)}]"

@@ -16,11 +16,11 @@ def kernels(plan: Plan, views: Sequence[View]) -> tuple[tuple[View, ...], tuple[
     `auto` shares kernels that are launched on their own: steps of a joined kernel are compiled into it, where a
     function of their own would cost a call for each row.
     """
-    texts = [render.kernel(v, s.kernel.name) for v, s in zip(views, plan.steps, strict=True)]
+    texts = ["" if s.spec.written else render.kernel(v, s.kernel.name) for v, s in zip(views, plan.steps, strict=True)]
     alike: dict[tuple[str, ...], list[int]] = {}
     for i, (v, text) in enumerate(zip(views, texts, strict=True)):
         mode = plan.options.share_kernels
-        if v.table and (mode == "always" or (mode == "auto" and not v.inlined)):
+        if text and v.table and (mode == "always" or (mode == "auto" and not v.inlined)):
             alike.setdefault((body(v, text), *v.table_ctype.values()), []).append(i)
     changed, found = list(views), list(texts)
     for group in (g for g in alike.values() if len(g) > 1):

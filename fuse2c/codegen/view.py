@@ -138,7 +138,7 @@ def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
         if t and g.data(t) is None:
             inputs.append((port_name(op.ports, i), t))
     inputs += [(f"r{i}", t) for i, t in enumerate(tail, 1)]
-    in_place = any(plan.root(t) in own for _, t in inputs)
+    in_place = any(plan.owner(t) in own for _, t in inputs)
     limit = "" if in_place else "restrict "
     params = [Param(f"const {CTYPE[g.type(t).dtype]} *{limit}{name}", t) for name, t in inputs]
     params += [Param(f"{CTYPE[g.type(t).dtype]} *{limit}y{i + 1 if i else ''}", t, True)
@@ -152,8 +152,9 @@ def _params(plan: Plan, step: Step, tail: tuple[str, ...]) -> tuple[Param, ...]:
 def _overlapping(plan: Plan, step: Step) -> set[str]:
     """Roots whose bytes the step's outputs share, in whole or in part: pointers to them are not `restrict`."""
     places = {p.name: p for p in plan.places}
-    written = [places[plan.root(t)] for t in step.node.outputs if plan.root(t) in places]
-    return {plan.root(t) for t in step.node.outputs} | {
+    owners = {plan.owner(t) for t in step.node.outputs}
+    written = [places[t] for t in owners if t in places]
+    return owners | {
         name for name, p in places.items() for w in written if p.offset < w.offset + w.size and w.offset < p.offset + p.size}
 
 

@@ -13,6 +13,7 @@ GRAPHS: dict[str, str] = {
                 "{ c = Conv(x, W(4,3,3,2)) p = PRelu(c, W(4,1,1)) a = Add(p, r) y = Relu(a) }",
     "loop-nest": "(float[2,6] x) { d = MatMul(x, W(6,8)) s = Softmax<axis=1>(d) y = MatMul(s, W(8,3)) }",
     "elementwise": "(float[2,3,4] x, float[3,1] r) { a = Tanh(x) b = Mul(a, r) c = Sigmoid(x) y = Sub(b, c) z = Abs(a) }",
+    "in-place": "(float[1,3,6,5] x) { a = Conv(x, W(4,3,1,1)) b = MaxPool<kernel_shape=[1,1]>(x) y = Concat<axis=1>(a, b) }",
     "join": "(float[1,3,6,5] x) { c = Conv(x, W(4,3,1,1)) y = MaxPool<kernel_shape=[2,2]>(c) }",
     "power": "(float[2,5] x) { y = Pow(x, W3()) }",
     "hard-sigmoid": "(float[2,5] x) { a = Add(x, W3()) c = Clip(a, W0(), W6()) y = Div(c, W6()) }",

@@ -89,13 +89,15 @@ class TensorType:
     """Element type, logical shape (ONNX axis order), quantisation, and the order in which axes lie in memory.
 
     `order` lists the logical axes from the outermost to the innermost; empty means row-major. A logical
-    [N,C,H,W] tensor stored as NHWC has order (0, 2, 3, 1).
+    [N,C,H,W] tensor stored as NHWC has order (0, 2, 3, 1). `within` is the shape of the tensor whose memory it is a part
+    of; empty: it has its own.
     """
 
     dtype: DType
     shape: tuple[int, ...]
     quant: Quant | None = None
     order: tuple[int, ...] = ()
+    within: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -118,7 +120,7 @@ class TensorType:
         strides, step = [0] * len(self.shape), 1
         for axis in reversed(self.storage):
             strides[axis] = step
-            step *= self.shape[axis]
+            step *= (self.within or self.shape)[axis]
         return tuple(strides)
 
     @property
@@ -139,7 +141,8 @@ class TensorType:
     def __str__(self) -> str:
         layout = "" if not self.order else " as " + "".join(map(str, self.order))
         quant = f" q{self.quant.scale[0]:.6g}{self.quant.zero[0]:+d}" if self.quant else ""
-        return f"{self.dtype.value}[{','.join(map(str, self.shape))}]{layout}{quant}"
+        part = f" in {list(self.within)}" if self.within else ""
+        return f"{self.dtype.value}[{','.join(map(str, self.shape))}]{layout}{part}{quant}"
 
 
 def pack(value: np.ndarray, t: TensorType) -> np.ndarray:

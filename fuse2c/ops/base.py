@@ -194,6 +194,7 @@ class Spec:
     macs: int | None = None                 # multiply-accumulates, if it leaves out some that the operator's work has
     scratch: int = 0                        # bytes
     keeps: bool = False                     # scratch holds values from one range of rows to the next
+    written: bool = False                   # its operands are written where they belong: there is nothing to call
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
@@ -214,6 +215,7 @@ class Kernel:
     spec: Callable[[Call], Spec]
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
+    strided: bool = False       # its first operand and its result may be parts of larger tensors: all goes by strides
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def run(plan: Plan) -> Plan:
 
 def check_names(plan: Plan) -> None:
     """Raise PlanError for a rule or a node that does not exist."""
-    known = {r.name for r in catalog.folds()} | {r.name for r in fusions()} | {"join"}
+    known = {r.name for r in catalog.folds()} | {r.name for r in fusions()} | {"join", "in-place"}
     nodes = {name for n in plan.graph.nodes for name in n.origin}
     for kind, option, names, given in (("rule", "--no-fuse-rule", known, plan.options.no_fuse_rules),
                                        ("node", "--fuse-barrier", nodes, plan.options.fuse_barriers)):

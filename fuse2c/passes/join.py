@@ -72,12 +72,12 @@ def joined(plan: Plan, parts: list[Launch]) -> list[Launch]:
 
 def _little(plan: Plan, a: Launch, b: Launch) -> bool:
     """Whether b reads what a writes, and not much of it; or the same as a."""
-    written = {plan.root(t) for c in plan.calls[a.first:a.end] for t in plan.steps[c.step].node.outputs}
-    read = {plan.root(t) for c in plan.calls[b.first:b.end] for t in plan.steps[c.step].node.inputs if t}
+    written = {plan.owner(t) for c in plan.calls[a.first:a.end] for t in plan.steps[c.step].node.outputs}
+    read = {plan.owner(t) for c in plan.calls[b.first:b.end] for t in plan.steps[c.step].node.inputs if t}
     steps = {c.step for c in plan.calls[a.first:a.end]}
     if any(barred(plan.options.fuse_barriers, plan.steps[i].node) for i in steps):
         return False
-    sources = {plan.root(t) for i in steps for t in plan.steps[i].node.inputs if t and plan.graph.data(t) is None}
+    sources = {plan.owner(t) for i in steps for t in plan.steps[i].node.inputs if t and plan.graph.data(t) is None}
     if not written & read:
         return bool(sources & read)         # side by side
     return all(plan.graph.type(t).bytes <= SMALL for t in written & read)

@@ -27,8 +27,8 @@ def run(plan: Plan) -> Plan:
 def anchor_call(plan: Plan, node: Node) -> Call:
     """The call that the kernel serves: the first node of the body, writing in the order of the last."""
     g = plan.graph
-    call = bind(g, node.parts[0])
-    final = tuple(replace(t, order=g.type(node.outputs[0]).order) for t in call.y)
+    call, last = bind(g, node.parts[0]), g.type(node.outputs[0])
+    final = tuple(replace(t, order=last.order, within=last.within) for t in call.y)
     rows = height(g.type(plan.root(node.inputs[0]))) if node.inputs else 1
     return replace(call, y=final, group=Group(g, node), rows=rows)
 

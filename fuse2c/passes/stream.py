@@ -132,9 +132,10 @@ def _rings(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: lis
     users: dict[str, set[int]] = {}
     for i, s in enumerate(steps):
         for t in (s.writes, *(r.tensor for r in s.readers)):
-            users.setdefault(t, set()).add(where[i])
+            users.setdefault(plan.owner(t), set()).add(where[i])
+    whole = {plan.parts[s.writes] for s in steps if s.writes in plan.parts and not _rows.goes_along(plan, s, steps)}
     inner = [s.writes for i, s in enumerate(steps) if len(groups[where[i]]) > 1 and s.out_rows == s.rows
-             and s.writes not in owned and len(users[s.writes]) == 1]
+             and s.writes not in owned | whole and s.writes not in plan.parts and len(users[s.writes]) == 1]
     found = _rows.lives(plan, steps, order, inner)
     rings = {t: _rows.ring_rows(life) for t, life in found.items()}
     return {t: n for t, n in rings.items() if n < len(found[t].born)}
