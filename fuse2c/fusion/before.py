@@ -81,8 +81,10 @@ def pad_later(g: Graph, m: Match) -> Rewrite | str:
     if why := inner_use(g, m):
         return why
     attrs: Any = pad.attrs
-    if all_ops()[n.op].scalar is None or pad.quantised or n.quantised:
-        return "it is no elementwise operator of floats"
+    if all_ops()[n.op].scalar is None:
+        return ""
+    if pad.quantised or n.quantised:
+        return "stored values"
     padded = g.type(pad.outputs[0])
     filled = np.full(padded.shape, attrs.value, padded.dtype.numpy)
     operands = [filled if t == pad.outputs[0] else g.data(t) for t in n.inputs]

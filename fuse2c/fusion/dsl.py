@@ -49,7 +49,10 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Replace a match by nodes with new constants; `rewrite` returns them, or the reason why not."""
+    """Replace a match by nodes with new constants; `rewrite` returns them, or the reason why not.
+
+    The reason is "" where there is nothing that anybody would expect to be rewritten: no decision is recorded.
+    """
 
     name: str
     match: Pat

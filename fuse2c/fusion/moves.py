@@ -21,7 +21,7 @@ def same_elements(g: Graph, m: Match) -> Rewrite | str:
     x, y = n.inputs[0], n.outputs[0]
     perm = n.attrs.perm if isinstance(n.attrs, Permutation) else ()
     if g.type(x).shape != g.type(y).shape or tuple(perm) != tuple(range(len(perm))):
-        return "it moves something"
+        return ""
     if y in g.outputs:
         return "it is an output of the model"
     return Rewrite((n,), rename={y: x})
@@ -97,8 +97,10 @@ def pixel_convolution(g: Graph, m: Match) -> Rewrite | str:
     n = m["conv"]
     x, w, y = g.type(n.inputs[0]), g.type(n.inputs[1]), g.type(n.outputs[0])
     attrs: Any = n.attrs
-    if n.quantised or any(s != 1 for s in (*x.shape[2:], *y.shape[2:], *w.shape[2:])) or attrs.group != 1:
-        return "stored values, or more than one pixel, or groups"
+    if any(s != 1 for s in (*x.shape[2:], *y.shape[2:], *w.shape[2:])):
+        return ""
+    if n.quantised or attrs.group != 1:
+        return "stored values, or groups"
     if (value := g.data(n.inputs[1])) is None:
         return "the weights are variable"
     matrix = constant(g, f"{n.name}.matrix", value.reshape(w.shape[:2]))
@@ -124,7 +126,7 @@ def common_subexpression(g: Graph, m: Match) -> Rewrite | str:
             if any(t in g.outputs for t in n.outputs):
                 return "it is an output of the model"
             return Rewrite((n,), rename=dict(zip(n.outputs, other.outputs, strict=True)))
-    return "no other operator computes it"
+    return ""
 
 
 def elementwise() -> frozenset[str]:

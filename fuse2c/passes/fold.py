@@ -81,7 +81,7 @@ def _rewrite(g: Graph, rule: Fold, root: Node, log: list[Decision], refused: set
         subject = f"{rule.name} at {' > '.join(n.name for n in m.values())}"
         result = next((why for n in list(m.values())[:-1] if (why := barred(barriers, n))), "") or rule.rewrite(g, m)
         taken = isinstance(result, Rewrite)
-        if rule.name != "constant" and (taken or subject not in refused):
+        if rule.name != "constant" and result != "" and (taken or subject not in refused):
             refused.add(subject)
             log.append(Decision("fold", subject, taken, rule.pays if isinstance(result, Rewrite) else result))
         if isinstance(result, Rewrite):
