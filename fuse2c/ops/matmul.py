@@ -202,11 +202,14 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
     return spec
 
 
-def long(c: Call) -> str:
-    """One row that is so long that its words would be more than what they save."""
+def single(c: Call) -> str:
+    """One row, for few outputs, or so long that its words would be more than what they save."""
     if why := dsp_when(c):
         return why
-    return "" if c.type(0).count == c.type(0).shape[-1] > _dsp.LONG else "its rows are short, or share what is widened"
+    depth = c.type(0).shape[-1]
+    if c.type(0).count > depth:
+        return "several rows share what is widened"
+    return "" if depth > _dsp.LONG or c.y[0].count <= 2 * _dsp.DENSE else "a short row for many outputs"
 
 
 def nest_form(c: Call) -> Contraction | str:
@@ -306,7 +309,7 @@ OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
-             Kernel("dense_dsp", dsp_spec(0), when=long, needs=_dsp.NEEDS),
+             Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
