@@ -105,7 +105,7 @@ def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
     narrow(b, least, bias)
     compiled = m4(b, tmp_path)
     (step,) = compiled.plan.steps
-    assert step.spec.flags["apart"] == (form == "apart")
+    assert step.spec.flags["form"] == form
     (found, *_) = step.spec.flags["tile"].values()
     assert ("ror8" in found.blocks[0][1][0].before[1]) == (form == "bytes")
     assert_c_is_reference(compiled)
@@ -154,7 +154,7 @@ def test_long_dense_layers(least: int, bias: int, form: str, depth: int, tmp_pat
     compiled = m4(b, tmp_path)
     (step,) = compiled.plan.steps
     assert step.kernel.name == ("dense_dsp" if depth > 256 else "pointwise_dsp")
-    assert step.spec.flags["apart"] == (form == "apart") and (step.spec.scratch == 0) == (depth > 256)
+    assert step.spec.flags["form"] == form and (step.spec.scratch == 0) == (depth > 256)
     assert_c_is_reference(compiled)
 
 

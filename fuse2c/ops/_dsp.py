@@ -8,15 +8,16 @@ its bias, that is added last ("apart"). Else the high byte of a halfword is the 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import _tile
-from fuse2c.ops._tile import Lane, Store, Tile
-from fuse2c.quant import accumulator_bound
+from fuse2c.ops._tile import Block, Lane, Store, Tile
+from fuse2c.ops.base import Call, Scalar
+from fuse2c.quant import Requant, accumulator_bound
 
 NEEDS = frozenset({"dsp"})
 LARGEST = 4             # pixels of a tile: more accumulators than eight do not fit into the registers
@@ -129,6 +130,46 @@ class Segments:
         return Strip(groups, width, columns, 2 * taps * pixels, last, len(last))
 
 
+@dataclass(frozen=True, slots=True)
+class Behind(Block):
+    """Outputs in blocks; so many words follow the products of each."""
+
+    behind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How sums become elements: what the finishing function says, and what it calls its index or multiplier."""
+
+    scalar: Scalar
+    channel: str = "oc"
+    multipliers: np.ndarray | None = None       # one for each output, that follow its block's words; else they are in a table
+    single: bool = False                        # one for all
+
+    def value(self, o: int, oc: str, before: int) -> str:
+        """C text of that index or multiplier for output `o` of a block, behind `before` words."""
+        return f"w[{before + o}]" if self.multipliers is not None else "mult" if self.single else oc
+
+
+def finish(c: Call, r: Requant) -> Finish:
+    """Multipliers are in the stream of weights, unless there is one only, or the function needs the channel for more."""
+    if r.mode == "float" or not _bare(c):
+        return Finish(_tile.finish(r))
+    scalar = _tile.finish(r, mult="mult")
+    if len(r.scale) == 1:
+        return Finish(replace(scalar, tables={"mult": r.multipliers}), "mult", single=True)
+    return Finish(scalar, "mult", r.multipliers)
+
+
+def _bare(c: Call) -> bool:
+    """Whether what is fused behind an operator takes no vectors of its channels."""
+    if c.group is None:
+        return False
+    g, shape = c.group.graph, c.y[0].shape
+    operands = [t for n in c.group.node.parts[1:] for t in n.inputs if t]
+    return all(g.type(t).shape == shape or (g.data(t) is not None and g.type(t).count == 1) for t in operands)
+
+
 def runs(width: int, largest: int = LARGEST) -> tuple[Run, ...]:
     """A row as the fewest tiles of at most `largest` pixels: none is smaller by more than one than another."""
     count = -(-width // largest)
@@ -182,8 +223,8 @@ def _outputs(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return a[0::2], a[1::2]
 
 
-def pack(w: np.ndarray, bias: np.ndarray, block: int, form: str) -> np.ndarray:
-    """One stream of int32: for each block of outputs the start of its accumulators, then its words, depth by depth.
+def pack(w: np.ndarray, bias: np.ndarray, block: int, form: str, multipliers: np.ndarray | None = None) -> np.ndarray:
+    """One stream of int32: for each block of outputs the start of its accumulators, its words, depth by depth, multipliers.
 
     If "apart", the starts of odd outputs are those of the even ones, and their biases follow the words.
 
@@ -199,7 +240,8 @@ def pack(w: np.ndarray, bias: np.ndarray, block: int, form: str) -> np.ndarray:
                 start[1::2] = (256 * start[1::2] if form == "joined" else 0) + start[0:len(start) // 2 * 2:2]
             half = 256 * odd + (even & 0xFF if form == "bytes" else even)
             words = (half[:, 0::2] & 0xFFFF) | (half[:, 1::2] & 0xFFFF) << 16
-            parts += [part.reshape(-1).astype(np.uint32).view(np.int32) for part in (start, words.T, behind)]
+            last = start[:0] if multipliers is None else multipliers[first:first + b.size].astype(np.int64)
+            parts += [part.reshape(-1).astype(np.uint32).view(np.int32) for part in (start, words.T, behind, last)]
     return np.concatenate(parts)
 
 
@@ -215,24 +257,29 @@ def arranged(w: np.ndarray, seg: Segments) -> np.ndarray:
     return found.reshape(w.shape[0], -1)
 
 
-def tile(pixels: int, outputs: int, block: int, form: str, y: tuple[int, int], load: str = "a{p} = a[{p}]") -> Tile:
+def tile(pixels: int, outputs: int, block: int, form: str, y: tuple[int, int], end: Finish,
+         load: str = "a{p} = a[{p}]") -> Tile:
     """The accumulators of a tile; y: distance of neighbouring channels and pixels of the result, in elements.
 
     load: C text of a widened pixel; empty if the template has it.
     """
     made = []
-    for b in _tile.blocks(outputs, block):
+    for plain in _tile.blocks(outputs, block):
+        before = plain.odd if form == "apart" else 0
+        b = Behind(plain.first, plain.end, plain.size, before + (plain.size if end.multipliers is not None else 0))
         row = []
         for words in (b.pairs[i:i + 2] for i in range(0, b.words, 2)):
             for first in range(0, pixels, 2 if pixels == LARGEST else pixels):
                 group = range(pixels)[first:first + 2] if pixels == LARGEST else range(pixels)
-                before = _declared(words, b.size, form, pixels) if first == 0 else ()
+                lines = _declared(words, b.size, form, pixels) if first == 0 else ()
                 if load and words[0] == 0:
-                    before += (f"const int32_t {', '.join(load.format(p=p) for p in group)};",)
+                    lines += (f"const int32_t {', '.join(load.format(p=p) for p in group)};",)
                 for p in group:
                     for o in _order(words, b.size, pixels):
-                        row.append(_step(p, o, form, pixels, y, before))
-                        before = ()
+                        step = _step(p, o, form, pixels, y, lines)
+                        channel = end.value(o, step.channel, before)
+                        row.append(replace(step, store=replace(step.store, channel=channel)))
+                        lines = ()
         made.append((b, tuple(row)))
     return Tile(range(pixels), tuple(made))
 
@@ -267,7 +314,7 @@ def _step(p: int, o: int, form: str, pixels: int, y: tuple[int, int], before: tu
 
 
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: tuple[Run, ...],
-          y: tuple[int, int]) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+          y: tuple[int, int], end: Finish) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core.
 
     w: [outputs, depth] centred int8, depth being rows of the window, of segments.
@@ -278,10 +325,10 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
     stream = np.pad(stream, ((0, 0), (0, 2 * padded(stream.shape[1] // 2, found[0].size) - stream.shape[1])))
     words = stream.shape[1] // 2
     steps = unrolled(words, found[0].size)
-    tiles = {r.key: tile(r.size, w.shape[0], block, form, y) for r in found}
+    tiles = {r.key: tile(r.size, w.shape[0], block, form, y, end) for r in found}
     strips = {r.key: seg.strip(r.size) for r in found}
-    return {"w": pack(stream, bias, block, form)}, words * found[0].size, {
-        "tile": tiles, "runs": found, "strips": strips, "apart": form == "apart",
+    return {"w": pack(stream, bias, block, form, end.multipliers)}, words * found[0].size, {
+        "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
         "words": words, "steps": steps, "trips": words // steps,
         "quads": seg.length // 4, "unroll": 1 + (seg.length % 8 == 0), "widen": widening(x), "scratch_ctype": "int32_t"}
 
@@ -291,16 +338,16 @@ def long(w: np.ndarray) -> bool:
     return w.shape[0] > 2 * DENSE
 
 
-def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, y: tuple[int, int],
+def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, y: tuple[int, int], end: Finish,
                 ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """The same as `flags`, for one pixel at a time, its elements widened where they are multiplied: no scratch."""
     form, quads, outputs = packing(x, w, bias), w.shape[1] // 4, w.shape[0]
     steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if long(w) else 1
     stream = arranged(w, Segments(w.shape[1]))
-    made = tile(1, outputs, DENSE, form, y, load="")
+    made = tile(1, outputs, DENSE, form, y, end, load="")
     rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]
-    return {"w": pack(stream, bias, DENSE, form)}, 0, {
-        "tile": {"of_1": made}, "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"), "apart": form == "apart",
+    return {"w": pack(stream, bias, DENSE, form, end.multipliers)}, 0, {
+        "tile": {"of_1": made}, "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"), "form": form, "single": end.single,
         "trips": quads // steps, "steps": steps, "rest": rest}
 
 

@@ -190,15 +190,16 @@ def dsp_when(c: Call) -> str:
 def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
     """The spec of a pointwise convolution over M pixels of K channels, in tiles of at most `pixels`; 0: without scratch."""
     def spec(c: Call) -> Spec:
-        flat, bias, finish = dense(c)
+        flat, bias, _ = dense(c)
+        end = _dsp.finish(c, _tile.requant(c, c.quant(1), flat, c.constant(2)))
         depth, columns = flat.shape[1], flat.shape[0]
         rows = c.type(0).count // depth
         names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
                  "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
         x, to = c.type(0), (1, columns)
-        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to) if pixels \
-            else _dsp.dense_flags(x, flat, bias, to)
-        return Spec(constants=names, tables=tables, finish=finish, scratch=4 * words, flags=flags | {"rowwise": True})
+        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
+            else _dsp.dense_flags(x, flat, bias, to, end)
+        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
 
 
