@@ -14,6 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ModelError
 
+COMMON_SHIFT = 35       # of layers that can choose
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
 Number = Any      # an array or a numpy scalar
 EXACT_FLOAT = 2 ** 24   # integers up to here are exact in float32
@@ -40,7 +41,16 @@ class Requant:
 
     @property
     def shift(self) -> int:
-        """S: the largest shift that keeps every multiplier below 2**31."""
+        """S: COMMON_SHIFT, so that layers differ in tables only and can share code, unless that is too much or proves less."""
+        largest = self.largest_shift
+        if largest <= COMMON_SHIFT:
+            return largest
+        proved = [_multipliers(self, shift)[1].sum() for shift in (COMMON_SHIFT, largest)]
+        return COMMON_SHIFT if proved[0] == proved[1] else largest
+
+    @property
+    def largest_shift(self) -> int:
+        """The largest shift that keeps every multiplier below 2**31."""
         top = max(self.scale)
         if top <= 0.0:
             return SHIFT_MAX
@@ -53,12 +63,12 @@ class Requant:
     @property
     def multipliers(self) -> np.ndarray:
         """M, int32, one per entry of `scale`."""
-        return _multipliers(self)[0]
+        return _multipliers(self, self.shift)[0]
 
     @property
     def proved(self) -> int:
         """For how many entries of `scale` "fixed" and "float" agree on every accumulator within reach."""
-        return int(_multipliers(self)[1].sum())
+        return int(_multipliers(self, self.shift)[1].sum())
 
     def __call__(self, acc: np.ndarray) -> np.ndarray:
         """Stored values (int32, inside the limits) of accumulators whose last axis is the channel."""
@@ -82,14 +92,13 @@ def requant(mode: str, x: float, w: tuple[float, ...], y: float, zero: int, limi
 
 
 @lru_cache(maxsize=4096)
-def _multipliers(r: Requant) -> tuple[np.ndarray, np.ndarray]:
+def _multipliers(r: Requant, shift: int) -> tuple[np.ndarray, np.ndarray]:
     """(M, whether M is proved to agree with "float") for each channel.
 
     With q the distance of an output from the zero point and T_q the least accumulator that "float" maps to q or
     more, "fixed" agrees if and only if M T_q >= K and M (T_q - 1) < K for K = q 2**S - 2**(S-1), for every q. Each
     condition bounds M from one side, so all of them leave an interval.
     """
-    shift = r.shift
     ideal = np.minimum(np.rint(np.asarray(r.scale, np.float64) * 2.0 ** shift), 2 ** 31 - 1).astype(np.int64)
     if min(r.single) <= 0.0:
         return ideal.astype(np.int32), np.zeros(len(ideal), np.bool_)

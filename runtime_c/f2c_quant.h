@@ -26,25 +26,35 @@ static inline int32_t f2c_requant(int32_t acc, int32_t mult, int32_t offset, int
     return high >> shift;
 }
 
+/** v >> shift, limited to the range of int8; shift 1..31. */
+static inline int32_t f2c_narrow_s8(int32_t v, int32_t shift)
+{
+    int32_t y;
+    F2C_SATURATE(y, "ssat", -128, 127, v, shift);
+    return y;
+}
+
+/** v >> shift, limited to the range of uint8; shift 1..31. */
+static inline int32_t f2c_narrow_u8(int32_t v, int32_t shift)
+{
+    int32_t y;
+    F2C_SATURATE(y, "usat", 0, 255, v, shift);
+    return y;
+}
+
 /** f2c_requant, limited to the range of int8. */
 static inline int32_t f2c_requant_s8(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
 {
-    int32_t y;
-    const int32_t high = f2c_requant(acc, mult, offset, 0);
-    F2C_SATURATE(y, "ssat", -128, 127, high, shift);
-    return y;
+    return f2c_narrow_s8(f2c_requant(acc, mult, offset, 0), shift);
 }
 
 /** f2c_requant, limited to the range of uint8. */
 static inline int32_t f2c_requant_u8(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
 {
-    int32_t y;
-    const int32_t high = f2c_requant(acc, mult, offset, 0);
-    F2C_SATURATE(y, "usat", 0, 255, high, shift);
-    return y;
+    return f2c_narrow_u8(f2c_requant(acc, mult, offset, 0), shift);
 }
 
-/** The same for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */
+/** f2c_requant for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */
 static inline int32_t f2c_requant_wide(int32_t acc, int32_t mult, int32_t shift, int32_t zero, int32_t low,
                                        int32_t high)
 {

@@ -18,6 +18,7 @@ from fuse2c.bench import bench
 from fuse2c.check import sanitized
 from fuse2c.measure import qemu
 from fuse2c.ops import _dsp
+from fuse2c.passes import select
 
 I8, U8 = np.int8, np.uint8
 DRAW = settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
@@ -104,18 +105,57 @@ def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
     narrow(b, least, bias)
     compiled = m4(b, tmp_path)
     (step,) = compiled.plan.steps
-    assert step.spec.flags["apart"] == (form == "apart")
-    assert ("ror8" in step.spec.flags["halves"][1]) == (form == "bytes")
+    assert step.spec.flags["form"] == form
+    (found, *_) = step.spec.flags["tile"].values()
+    assert ("ror8" in found.blocks[0][1][0].before[1]) == (form == "bytes")
     assert_c_is_reference(compiled)
 
 
-@pytest.mark.parametrize("width", range(1, 40))
-def test_a_row_is_covered_once(width: int) -> None:
-    """By tiles of four and three only, where it is not narrower."""
-    found = _dsp.runs(width)
+@pytest.mark.parametrize("largest", [1, 2, 3, 4])
+@pytest.mark.parametrize("width", [*range(1, 18), 39])
+def test_a_row_is_covered_once(width: int, largest: int) -> None:
+    """By as few tiles as can be, none smaller than another by more than one pixel."""
+    found = _dsp.runs(width, largest)
     assert [ox for r in found for ox in range(r.first, r.end)] == list(range(width))
     assert all((r.end - r.first) % r.size == 0 for r in found)
-    assert width < 3 or width == 5 or {r.size for r in found} <= {3, 4}
+    sizes = [r.size for r in found]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] <= largest and sizes[0] - sizes[-1] <= 1
+    assert sum((r.end - r.first) // r.size for r in found) == -(-width // largest)
+
+
+def test_less_scratch_is_a_smaller_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of four, two and one pixel, and dense layers that widen on the way, as there is room."""
+    b = Builder()
+    cases.Layer((1, 8, 3, 11), (6, 8, 3, 3), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, True).conv(BYTES[0], b)
+    cases.Dense((3, 40), (5, 40), {"transB": 1}, (5,)).build(BYTES[0], b)
+    found = {}
+    for room in (1000, 400, 200, 50):
+        monkeypatch.setattr(select, "scratch_room", lambda plan, room=room: room)
+        compiled = m4(b, tmp_path)
+        found[room] = {s.kernel.name: s.spec.flags["runs"][0].size if "runs" in s.spec.flags else 0
+                       for s in compiled.plan.steps if s.kernel.needs}
+        assert all(s.spec.scratch <= room for s in compiled.plan.steps if s.kernel.needs)
+        assert_c_is_reference(compiled)
+    assert found == {1000: {"conv_dsp": 4, "pointwise_dsp": 3}, 400: {"conv_dsp": 2, "pointwise_dsp": 3},
+                     200: {"conv_dsp": 1, "pointwise_dsp": 2}, 50: {"dense_dsp": 0}}
+
+
+@pytest.mark.parametrize(("least", "bias", "form"), [(-127, 1000, "joined"), (-127, 2 ** 26, "apart"), (-128, 1000, "bytes")])
+@pytest.mark.parametrize("depth", [300, 301, 303, 7])
+def test_long_dense_layers(least: int, bias: int, form: str, depth: int, tmp_path: Path) -> None:
+    """Outputs in blocks of eight, and a rest of three; elements in fours, and a rest."""
+    b = Builder()
+    x = b.stored((1, depth), 0.04, I8(-128))
+    weights = b.rng.integers(least, 127, (11, depth), endpoint=True).astype(I8)
+    weights[3, 5], weights[2, 5] = least, -1
+    shift = b.dequantise(b.const(np.array([0, bias] * 5 + [7], np.int32)), np.float32(0.04 * 0.01), np.int32(0))
+    w = b.dequantise(b.const(weights), 0.01, I8(0))
+    b.output(b.quantise(b.op("Gemm", x, w, shift, transB=1), 3.0 + bias * 4e-6, I8(5)))
+    compiled = m4(b, tmp_path)
+    (step,) = compiled.plan.steps
+    assert step.kernel.name == ("dense_dsp" if depth > 256 else "pointwise_dsp")
+    assert step.spec.flags["form"] == form and (step.spec.scratch == 0) == (depth > 256)
+    assert_c_is_reference(compiled)
 
 
 def test_words_of_the_largest_sums(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,16 +19,20 @@ def environment() -> jinja2.Environment:
 
 
 def kernel(v: View, template: str) -> str:
-    """The C function of a view; of its constants only those that the code names."""
-    page = environment().get_template(f"kernels/{template}.c.j2")
-    used = set(re.findall(r"\b[A-Z][A-Z0-9_]*\b", page.render(k=replace(v, constants=()))))
-    kept = []
-    for line in v.constants:
-        items = re.findall(r"(\w+) = (-?\d+)", line)
-        inside = [f"{k} = {n}" for k, n in items if k in used]
-        kept += [f"enum {{ {', '.join(inside)} }};"] * bool(inside)
-    text = page.render(k=replace(v, constants=tuple(kept)))
+    """The C functions of a view; each has those of its constants that it names."""
+    text = environment().get_template(f"kernels/{template}.c.j2").render(k=v)
+    text = "".join(_named(part) for part in re.split(r"(?<=\n}\n)", text))
     return re.sub(r"\n[ \t]+\n", "\n\n", re.sub(r"\{\n[ \t]*\n", "{\n", text))
+
+
+def _named(text: str) -> str:
+    """A function without the constants that its code does not name."""
+    used = set(re.findall(r"\b[A-Z][A-Z0-9_]*\b", re.sub(r"enum \{.*?\};", "", text)))
+
+    def kept(line: re.Match[str]) -> str:
+        inside = [item for item in line[2].split(", ") if item.split(" ")[0] in used]
+        return f"{line[1]}enum {{ {', '.join(inside)} }};\n" if inside else ""
+    return re.sub(r"^([ \t]*)enum \{ (.*) \};\n", kept, text, flags=re.MULTILINE)
 
 
 def page(template: str, **values: Any) -> str:

@@ -75,7 +75,20 @@ def scalar(c: Call, real: Real) -> Scalar:
         return Scalar(f"f2c_add_float({{a}} - {za}, {{b}} - {zb}, {fa}, {fb}, {s.low - s.zero}, {s.high - s.zero}) "
                       f"+ {zero}", limits=limits)
     ma, mb, k = (literal(n, DType.I32) for n in s.constants)
-    return Scalar(f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}", limits=limits)
+    return Scalar(f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}", limits=limits, limited=_narrowed(c, s))
+
+
+def _narrowed(c: Call, s: SumRequant) -> dict[tuple[int, int], str]:
+    """The sum with the zero point in front of the shift, which then saturates; none where that could leave 32 bits."""
+    ma, mb, k = s.constants
+    offset = k + (s.zero << s.shift)
+    (a_low, a_high), (b_low, b_high) = (sorted(v * m for v in c.type(i).dtype.range) for i, m in ((0, ma), (1, mb)))
+    ends = (offset, a_low + offset, a_high + offset, a_low + offset + b_low, a_high + offset + b_high)
+    if max(ends) >= 2 ** 31 or min(ends) < -2 ** 31:
+        return {}
+    text = "({{a}} * {}) + {} + ({{b}} * {}), {}".format(*(literal(n, DType.I32) for n in (ma, offset, mb)), s.shift)
+    return {t.range: f"f2c_narrow_{name}({text})"
+            for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
 
 
 def _unary(c: Call, real: Real) -> Scalar:

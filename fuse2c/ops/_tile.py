@@ -148,18 +148,21 @@ def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> 
     return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
-def finish(r: Requant, channel: str = "oc", value: str = "{a}") -> Scalar:
-    """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it."""
+def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "") -> Scalar:
+    """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it.
+
+    mult: C text of the multiplier, if it is not to be read from a table.
+    """
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits = (r.low, r.high)
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
         return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits)
-    table = {"mult": r.multipliers}
+    table, mult = ({}, mult) if mult else ({"mult": r.multipliers}, f"{{t_mult}}{index}")
     if r.shift >= 33:
         j = r.shift - 32
-        args = f"({value}, {{t_mult}}{index}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
+        args = f"({value}, {mult}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
         limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
         return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited)
-    text = f"f2c_requant_wide({value}, {{t_mult}}{index}, {r.shift}, {r.zero}, {r.low}, {r.high})"
+    text = f"f2c_requant_wide({value}, {mult}, {r.shift}, {r.zero}, {r.low}, {r.high})"
     return Scalar(text, table, limits=limits)

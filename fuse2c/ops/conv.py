@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -269,19 +270,23 @@ def is_dsp(c: Call) -> str:
     return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
 
 
-def dsp_spec(c: Call) -> Spec:
-    """The elements under a row of the window are a segment: adjacent in memory, or gathered."""
-    flat, bias = matrix(c)
-    x, y, w = c.type(0), c.y[0], c.attrs.window
-    names = _window.constants(c, w)
-    adjacent = names["DIL_W"] == 1 and (x.shape[1] == 1 or names["X_SC"] == 1) \
-        and (names["K_W"] == 1 or names["X_SW"] == x.shape[1])
-    tables, words, flags = _dsp.flags(x, flat, bias, names["K_H"], names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
-    span = flat.shape[1] // names["K_H"]
-    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
-           "SPAN": span, "EDGES": words}
-    edges = 0 if is_pointwise(c) == "" else span * flags["runs"][0].size
-    return base_spec(c, 4 * words + edges, tables, own, **flags)
+def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
+    """The spec of a kernel with tiles of at most `pixels` pixels; what they read is in strips: as it lies, or gathered."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        x, y = c.type(0), c.y[0]
+        names = _window.constants(c, c.attrs.window)
+        seg = _dsp.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        found = _dsp.runs(names["OUT_W"], pixels)
+        end = _dsp.finish(c, requant(c, flat, c.constant(2)))
+        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
+        adjacent = not seg.loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
+               "GROUP_STEP": names["STRIDE_W"], "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
+        strip = flags["strips"][found[0].key]
+        edge = 0 if is_pointwise(c) == "" else strip.groups * strip.width * x.shape[1]
+        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
+    return spec
 
 
 def volume_spec(c: Call) -> Spec:
@@ -296,18 +301,20 @@ def volume_spec(c: Call) -> Spec:
     return replace(spec, macs=unpadded(c))
 
 
+_by_strides = partial(Kernel, strided=True)
 OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
-        Kernel("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, strided=True),
-        Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c), strided=True),
-        Kernel("pointwise_dsp", dsp_spec, when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS, strided=True),
-        Kernel("conv_dsp", dsp_spec, when=is_dsp, needs=_dsp.NEEDS, strided=True),
-        Kernel("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"}), strided=True),
-        Kernel("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"}), strided=True),
-        Kernel("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c), strided=True),
-        Kernel("conv", tiled(2, block_size, True), when=is_tiled, strided=True),
+        _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
+        _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
+          for n in _dsp.TILES),
+        *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+        _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
+        _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
+        _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
+        _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),
     ),
 )

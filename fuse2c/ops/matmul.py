@@ -5,6 +5,7 @@ two axes. With a constant b it is a dense layer and runs on the same matrix core
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -186,15 +187,30 @@ def dsp_when(c: Call) -> str:
     return dense_when(c) or _dsp.why_not(dense(c)[0] if c.quantised else None)
 
 
-def dsp_spec(c: Call) -> Spec:
-    """A pointwise convolution over M pixels of K channels."""
-    flat, bias, finish = dense(c)
-    depth, columns = flat.shape[1], flat.shape[0]
-    rows = c.type(0).count // depth
-    tables, words, flags = _dsp.flags(c.type(0), flat, bias, 1, rows, (1, columns))
-    names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
-             "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
-    return Spec(constants=names, tables=tables, finish=finish, scratch=4 * words, by_rows=True, flags=flags | {"rowwise": True})
+def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
+    """The spec of a pointwise convolution over M pixels of K channels, in tiles of at most `pixels`; 0: without scratch."""
+    def spec(c: Call) -> Spec:
+        flat, bias, _ = dense(c)
+        end = _dsp.finish(c, _tile.requant(c, c.quant(1), flat, c.constant(2)))
+        depth, columns = flat.shape[1], flat.shape[0]
+        rows = c.type(0).count // depth
+        names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
+                 "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
+        x, to = c.type(0), (1, columns)
+        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
+            else _dsp.dense_flags(x, flat, bias, to, end)
+        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, scratch=4 * words, flags=flags | {"rowwise": True})
+    return spec
+
+
+def single(c: Call) -> str:
+    """One row, for few outputs, or so long that its words would be more than what they save."""
+    if why := dsp_when(c):
+        return why
+    depth = c.type(0).shape[-1]
+    if c.type(0).count > depth:
+        return "several rows share what is widened"
+    return "" if depth > _dsp.LONG or c.y[0].count <= 2 * _dsp.DENSE else "a short row for many outputs"
 
 
 def nest_form(c: Call) -> Contraction | str:
@@ -294,7 +310,9 @@ OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
-             Kernel("pointwise_dsp", dsp_spec, when=dsp_when, needs=_dsp.NEEDS),
+             Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
+             *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
+             Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )

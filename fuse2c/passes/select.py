@@ -34,9 +34,9 @@ def anchor_call(plan: Plan, node: Node) -> Call:
 
 
 def scratch_room(plan: Plan) -> float:
-    """Bytes that a faster kernel's scratch may take: where RAM counts, a quarter of the model's largest tensor."""
+    """Bytes that a faster kernel's scratch may take: where RAM counts, an eighth of the model's largest tensor."""
     sizes = [t.type.bytes for t in plan.graph.tensors.values() if t.data is None]
-    return max(sizes, default=0) / 4 if plan.options.optimize == "ram" else math.inf
+    return max(sizes, default=0) / 8 if plan.options.optimize == "ram" else math.inf
 
 
 def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[Kernel, Spec]:
@@ -48,12 +48,13 @@ def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[K
         if not why:
             spec = kernel.spec(call)
             if kernel.needs and spec.scratch > room:
-                why = f"its {spec.scratch} bytes of scratch are more than a quarter of the largest tensor"
+                why = f"its {spec.scratch} bytes of scratch are more than an eighth of the largest tensor"
         if not why and spec is not None:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
             return kernel, spec
-        refusals.append(f"{kernel.name}: {why}")
-        log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
+        if f"{kernel.name}: {why}" not in refusals:     # a kernel may be listed for several sizes of its tiles
+            refusals.append(f"{kernel.name}: {why}")
+            log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
     raise NoKernel(f"no kernel runs this node on {plan.target.name}", node=node.name, op=node.op,
                    detail=tuple(refusals), hint="float32 and int8/uint8 with scales are supported")
 

@@ -8,34 +8,18 @@ static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
     return (int8_t)v0;
 }
 
-/* Widens a segment of each pixel to pairs of int16, four elements to (0, 2) and (1, 3); returns the end of what it wrote. */
-static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t **s)
+/* Widens a strip of a row for 4 pixels, four elements to pairs (0, 2) and (1, 3); returns the end of what it wrote. */
+static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t *s)
 {
-    const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
-
-    for (int32_t i = 0; i < 0; ++i) {
-        const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
-        t[0] = f2c_sxtb16(v0);
-        t[4 + 0] = f2c_sxtb16_ror8(v0);
-        t[1] = f2c_sxtb16(v1);
-        t[4 + 1] = f2c_sxtb16_ror8(v1);
-        t[2] = f2c_sxtb16(v2);
-        t[4 + 2] = f2c_sxtb16_ror8(v2);
-        t[3] = f2c_sxtb16(v3);
-        t[4 + 3] = f2c_sxtb16_ror8(v3);
-        t += 2 * 4;
-    }
-    t[0] = f2c_pair(s0[0], s0[1]);
-    t[1] = f2c_pair(s1[0], s1[1]);
-    t[2] = f2c_pair(s2[0], s2[1]);
-    t[3] = f2c_pair(s3[0], s3[1]);
-    t += 4;
-    t[0] = f2c_pair(s0[2], s0[2]);
-    t[1] = f2c_pair(s1[2], s1[2]);
-    t[2] = f2c_pair(s2[2], s2[2]);
-    t[3] = f2c_pair(s3[2], s3[2]);
-    t += 4;
-    return t;
+    t[0] = f2c_pair(s[0], s[1]);
+    t[1] = f2c_pair(s[1], s[2]);
+    t[2] = f2c_pair(s[2], s[3]);
+    t[3] = f2c_pair(s[3], s[4]);
+    t[4] = f2c_pair(s[2], s[2]);
+    t[5] = f2c_pair(s[3], s[3]);
+    t[6] = f2c_pair(s[4], s[4]);
+    t[7] = f2c_pair(s[5], s[5]);
+    return &t[8];
 }
 
 /* The widened pixels at t times the weights, 6 words deep; the first pixel's results are at y_row[at]. */
@@ -77,39 +61,49 @@ static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, 
     }
 }
 
+/* The strip of 4 pixels from column `left` on, padding filled in; without x_row it is all padding. */
+static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const int8_t *x_row, int32_t left)
+{
+    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3 };
+    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
+    enum { ADJACENT = 1, GROUP_STEP = 1, COLUMN_STEP = 1, EDGE = 24 };
+    int8_t *to = edge;
+    for (int32_t n = 0; n < 1; ++n) {
+        for (int32_t column = 0; column < 6; ++column) {
+            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
+            const int32_t inside = (x_row != 0) && (ix >= 0) && (ix < IN_W);
+            for (int32_t c = 0; c < IN_C; ++c) {
+                to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
+            }
+            to += IN_C;
+        }
+    }
+    return edge;
+}
+
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
 {
-    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3, K_W = 3 };
-    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
+    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3 };
+    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
     enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
-    enum { ADJACENT = 1, SPAN = 3, EDGES = 24 };
+    enum { ADJACENT = 1, GROUP_STEP = 1, COLUMN_STEP = 1, EDGE = 24 };
+    int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
+        const int8_t *x_rows[K_H];     /* under the window; 0: padding */
+        for (int32_t ky = 0; ky < K_H; ++ky) {
+            const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
+            x_rows[ky] = ((iy >= 0) && (iy < IN_H)) ? &x[(iy % 3) * X_SH] : 0;
+        }
         int8_t *const y_row = &y[(oy % 3) * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
+            const int32_t left = (ox * STRIDE_W) - PAD_LEFT;
+            const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 6));
             int32_t *t = scratch;
             for (int32_t ky = 0; ky < K_H; ++ky) {
-                const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
-                const int32_t inside_y = (iy >= 0) && (iy < IN_H);
-                const int8_t *const x_row = inside_y ? &x[(iy % 3) * X_SH] : x;
-                const int8_t *s[4];     /* of each pixel the elements under a row of the window */
-                for (int32_t n = 0; n < 4; ++n) {
-                    const int32_t left = ((ox + n) * STRIDE_W) - PAD_LEFT;
-                    if (ADJACENT && inside_y && (left >= 0) && (left <= (IN_W - K_W))) {
-                        s[n] = &x_row[left * X_SW];
-                    } else {
-                        /* gathered, padding filled in */
-                        int8_t *const edge = &((int8_t *)&scratch[EDGES])[n * SPAN];
-                        for (int32_t kx = 0; kx < K_W; ++kx) {
-                            const int32_t ix = left + (kx * DIL_W);
-                            const int32_t inside = inside_y && (ix >= 0) && (ix < IN_W);
-                            for (int32_t c = 0; c < IN_C; ++c) {
-                                edge[(kx * IN_C) + c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
-                            }
-                        }
-                        s[n] = edge;
-                    }
-                }
+                const int8_t *const s = (inside && (x_rows[ky] != 0))
+                    ? &x_rows[ky][left * X_SW] : digits_int8_02_conv_gather4(edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen4(t, s);
             }
             digits_int8_02_conv_tile4(scratch, y_row, ox * Y_SW);

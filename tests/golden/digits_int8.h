@@ -24,7 +24,7 @@
 #define DIGITS_INT8_PROBABILITIES_ZERO (-128)
 
 /** Bytes of working memory: a buffer of the caller's, aligned to 8 bytes. */
-#define DIGITS_INT8_ARENA_BYTES 3744
+#define DIGITS_INT8_ARENA_BYTES 3552
 
 #ifdef __cplusplus
 extern "C" {

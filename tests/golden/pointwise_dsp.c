@@ -8,24 +8,30 @@ static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
     return (int8_t)v0;
 }
 
-/* Widens a segment of each pixel to pairs of int16, four elements to (0, 2) and (1, 3); returns the end of what it wrote. */
-static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t **s)
+/* Widens a strip of a row for 4 pixels, four elements to pairs (0, 2) and (1, 3); returns the end of what it wrote. */
+static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t *s)
 {
-    const int8_t *const s0 = s[0], *const s1 = s[1], *const s2 = s[2], *const s3 = s[3];
-
     for (int32_t i = 0; i < 4; ++i) {
-        const int32_t v0 = f2c_load4(&s0[4 * i]), v1 = f2c_load4(&s1[4 * i]), v2 = f2c_load4(&s2[4 * i]), v3 = f2c_load4(&s3[4 * i]);
-        t[0] = f2c_sxtb16(v0);
-        t[4 + 0] = f2c_sxtb16_ror8(v0);
-        t[1] = f2c_sxtb16(v1);
-        t[4 + 1] = f2c_sxtb16_ror8(v1);
-        t[2] = f2c_sxtb16(v2);
-        t[4 + 2] = f2c_sxtb16_ror8(v2);
-        t[3] = f2c_sxtb16(v3);
-        t[4 + 3] = f2c_sxtb16_ror8(v3);
-        t += 2 * 4;
+        const int32_t v0 = f2c_load4(&s[0]);
+        const int32_t low0 = f2c_sxtb16(v0), high0 = f2c_sxtb16_ror8(v0);
+        const int32_t v1 = f2c_load4(&s[16]);
+        const int32_t low1 = f2c_sxtb16(v1), high1 = f2c_sxtb16_ror8(v1);
+        t[0] = low0;
+        t[1] = low1;
+        t[4] = high0;
+        t[5] = high1;
+        const int32_t v2 = f2c_load4(&s[32]);
+        const int32_t low2 = f2c_sxtb16(v2), high2 = f2c_sxtb16_ror8(v2);
+        const int32_t v3 = f2c_load4(&s[48]);
+        const int32_t low3 = f2c_sxtb16(v3), high3 = f2c_sxtb16_ror8(v3);
+        t[2] = low2;
+        t[3] = low3;
+        t[6] = high2;
+        t[7] = high3;
+        s += 4;
+        t += 8;
     }
-    return t;
+    return &t[0];
 }
 
 /* The widened pixels at t times the weights, 8 words deep; the first pixel's results are at y_row[at]. */
@@ -78,11 +84,7 @@ static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *res
         const int8_t *const x_row = &x[(iy % 1) * X_SH];
         int8_t *const y_row = &y[(oy % 2) * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
-            const int8_t *s[4];     /* the pixels of the tile */
-            for (int32_t n = 0; n < 4; ++n) {
-                s[n] = &x_row[(ox + n) * STRIDE_W * X_SW];
-            }
-            (void)digits_int8_04_conv_widen4(scratch, s);
+            (void)digits_int8_04_conv_widen4(scratch, &x_row[ox * STRIDE_W * X_SW]);
             digits_int8_04_conv_tile4(scratch, y_row, ox * Y_SW);
         }
     }
