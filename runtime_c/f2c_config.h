@@ -1,4 +1,4 @@
-/** @file f2c_config.h  Everything that depends on the compiler or the core; no other header has an #if. */
+/** @file f2c_config.h  Everything that depends on the compiler or the core; of other headers only f2c_mve.h has an #if. */
 #ifndef F2C_CONFIG_H
 #define F2C_CONFIG_H
 
@@ -116,6 +116,15 @@
 #define F2C_CORE __attribute__((noipa))
 #else
 #define F2C_CORE
+#endif
+
+/** F2C_VECTOR_CORE: the same for Helium: gcc would keep r14 for a loop counter, which leaves too few even registers. */
+#if defined(__clang__)
+#define F2C_VECTOR_CORE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define F2C_VECTOR_CORE __attribute__((noipa, optimize("no-branch-count-reg")))
+#else
+#define F2C_VECTOR_CORE
 #endif
 
 /** F2C_UNROLL_BY(n): the next loop is short and hot; unroll it by n, which divides its trips. */

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tail import channel_vector
+from fuse2c.ops._mve import Tile as VectorTile
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Scalar, bind, port_name
 from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Plan, Step
 
 HALF = {DType.F16: "f16", DType.BF16: "bf16"}
+BYTES = {DType.I8: "s8", DType.U8: "u8"}
 
 
 def row_start(plan: Plan, tensor: str, variable: str, stride: str) -> str:
@@ -56,6 +58,7 @@ class Out:
     uses_channel: bool
     uses_at: bool
     operands: tuple[str, ...]       # C names of the tail's operands
+    words: tuple[str, ...] = ()     # the same for four elements that are adjacent in memory, if there is such a form
 
     def call(self, values: str, channel: str, at: str, row: str, more: tuple[str, ...] = ()) -> str:
         """The C expression that finishes `values`; `row` ends the names of pointers to rows; `more` are addresses."""
@@ -73,6 +76,7 @@ class Open:
     limits: tuple[int, int]
     comment: str
     limited: Mapping[tuple[int, int], str]      # expressions that need no limiting, by range
+    words: str = ""
 
 
 @dataclass(slots=True)
@@ -87,6 +91,8 @@ class Chain:
     value: dict[str, str] = field(default_factory=dict)         # tensor -> C expression of its element
     opened: Open | None = None
     count: int = 0                                              # temporaries so far
+    words: list[str] | None = field(default_factory=list)       # the lines for four elements; None: there is no such form
+    four: dict[str, str] = field(default_factory=dict)          # tensor -> C expression of four neighbouring elements
 
     def temporary(self) -> str:
         """A new C name."""
@@ -105,15 +111,18 @@ class Chain:
                 and self.alone(self.opened.tensor):
             low, high = scalar.clamp
             limits = (min(max(self.opened.limits[0], low), high), min(max(self.opened.limits[1], low), high))
-            self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}", self.opened.limited)
+            self.opened = replace(self.opened, tensor=tensor, limits=limits, comment=f"{self.opened.comment}, {node.op}")
             return
         self.close()
         values = {port: self.operand(t) if t in self.graph.tensors else t for port, t in args.items()}
         expr = self.expand(scalar.expr, scalar, values, key)
         if scalar.limits is not None:
             limited = {limits: self.expand(text, scalar, values, key) for limits, text in scalar.limited.items()}
-            self.opened = Open(tensor, expr, scalar.limits, node.op, limited)
+            four = {port: self.four.get(t, "") for port, t in args.items()}
+            words = self.expand(scalar.words, scalar, four, key) if all(four.values()) else ""
+            self.opened = Open(tensor, expr, scalar.limits, node.op, limited, words)
         else:
+            self.words = None
             self.put(tensor, expr if node.quantised else wrapped(expr, self.graph.type(tensor).dtype), node.op)
 
     def close(self) -> None:
@@ -122,6 +131,12 @@ class Chain:
             o, self.opened = self.opened, None
             clamped = f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})"
             self.put(o.tensor, o.limited.get(o.limits, clamped), o.comment)
+            if self.words is not None and o.words:
+                name = self.four[o.tensor] = self.value[o.tensor]
+                limited = f"f2c_words_clamp({o.words}, {o.limits[0]}, {o.limits[1]})"
+                self.words.append(f"const f2c_words {name} = {limited};  /* {o.comment} */")
+            else:
+                self.words = None
 
     def put(self, tensor: str, expr: str, comment: str) -> None:
         """One more temporary."""
@@ -144,6 +159,8 @@ class Chain:
             return self.value[tensor]
         name = self.operands.setdefault(tensor, f"r{len(self.operands) + 1}")
         y, op = self.graph.type(self.step.node.outputs[0]), all_ops()[self.step.node.op]
+        if t.dtype in BYTES and not channel_vector(op, y, t):
+            self.four[tensor] = f"f2c_words_from_{BYTES[t.dtype]}(&{name}[at])"
         return loaded(f"{name}[{self.step.spec.channel if channel_vector(op, y, t) else 'at'}]", t.dtype)
 
     def expand(self, text: str, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
@@ -176,8 +193,9 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
         params += [f"{CTYPE[graph.type(t).dtype]} *y{i}" for i, t in enumerate(more, 2)]
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
+    words = (*chain.words, f"return {chain.four[final]};") if chain.words and "tiles" in step.spec.flags else ()
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
-               tuple(chain.operands.values())), chain.tables, operands
+               tuple(chain.operands.values()), words), chain.tables, operands
 
 
 def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
@@ -197,7 +215,7 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
         return params, parts
     first = parts[0].outputs[0]
     acc = step.spec.acc or COMPUTE[graph.type(first).dtype]
-    chain.value[first] = "acc"
+    chain.value[first] = chain.four["acc"] = "acc"
     if step.spec.finish is not None:
         chain.value["acc"] = "acc"
         chain.add(parts[0], step.spec.finish, {"a": "acc"}, "")
@@ -226,3 +244,12 @@ def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, mor
     """The C statement that finishes and stores one element; `values` replaces the store's own value."""
     value, row = s.value if values is None else values, "_row" if by_rows else ""
     return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row, more) if o else value};"
+
+
+def finished(o: Out | None, tile: VectorTile, dtype: DType) -> tuple[str, ...]:
+    """The C statements that finish and store the sums of a tile: four at once where there is such a form."""
+    if o is None or not o.words or not tile.quads:
+        return tuple(store(o, lane, True) for lane in tile.lanes)
+    four = replace(o, name=f"{o.name}4")
+    values = [f"const f2c_words {q.name} = {four.call(q.value, q.channel, q.at, '_row')};" for q in tile.quads]
+    return (*values, *(f"f2c_words_to_{BYTES[dtype]}(&y_row[{q.at}], {q.name});" for q in tile.quads))

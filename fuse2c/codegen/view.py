@@ -181,6 +181,10 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
+    if "tiles" in flags:
+        dtype = plan.graph.type(step.node.outputs[0]).dtype
+        flags["tiles"] = {key: tuple(replace(t, dots=_named(t.dots, names), lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))
+                                     for t in tiles) for key, tiles in flags["tiles"].items()}
     own = [port_name(ports, i) for i in range(max(len(ports), len(step.node.inputs)))]
     operands = dict(zip(own, own, strict=True)) | dict(names)
     for key, value in flags.items():

@@ -75,7 +75,8 @@ def scalar(c: Call, real: Real) -> Scalar:
         return Scalar(f"f2c_add_float({{a}} - {za}, {{b}} - {zb}, {fa}, {fb}, {s.low - s.zero}, {s.high - s.zero}) "
                       f"+ {zero}", limits=limits)
     ma, mb, k = (literal(n, DType.I32) for n in s.constants)
-    return Scalar(f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}", limits=limits)
+    return Scalar(f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}", limits=limits,
+                  words=f"f2c_words_weigh({{a}}, {ma}, {{b}}, {mb}, {k}, {s.shift}, {zero})")
 
 
 def _unary(c: Call, real: Real) -> Scalar:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -269,6 +270,42 @@ def is_dsp(c: Call) -> str:
     return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
 
 
+def is_mve(c: Call) -> str:
+    """One group of int8, the elements under a row of the window adjacent in memory."""
+    if why := is_dsp(c):
+        return why
+    x, window = c.type(0), c.attrs.window
+    names = _window.constants(c, window)
+    w = c.constant(1)
+    assert w is not None
+    if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0)):
+        return why
+    return "" if names["DIL_W"] == 1 and adjacent(c, names) else "the elements under a row of the window are not adjacent"
+
+
+def adjacent(c: Call, names: dict[str, int]) -> bool:
+    """Whether the channels of a pixel are neighbours, and so are pixels."""
+    channels = c.type(0).shape[1]
+    return (channels == 1 or names["X_SC"] == 1) and (names["IN_W"] == 1 or names["X_SW"] == channels)
+
+
+def is_pointwise_mve(c: Call) -> str:
+    """Pixels that fill a vector are read in place."""
+    if why := is_pointwise(c) or is_mve(c):
+        return why
+    return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
+
+
+def mve_spec(c: Call, direct: bool) -> Spec:
+    """Pixels are read in place, or the elements under a window are gathered."""
+    flat, bias = matrix(c)
+    y, names = c.y[0], _window.constants(c, c.attrs.window)
+    tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
+           "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
+    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, **flags)
+
+
 def dsp_spec(c: Call) -> Spec:
     """The elements under a row of the window are a segment: adjacent in memory, or gathered."""
     flat, bias = matrix(c)
@@ -302,6 +339,8 @@ OP = Op(
     kernels=(
         Kernel("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        Kernel("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
+        Kernel("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
         Kernel("pointwise_dsp", dsp_spec, when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS),
         Kernel("conv_dsp", dsp_spec, when=is_dsp, needs=_dsp.NEEDS),
         Kernel("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),

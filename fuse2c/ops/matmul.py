@@ -14,7 +14,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _dsp, _tile
+from fuse2c.ops import _dsp, _mve, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -174,9 +174,7 @@ def dense_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tile, block = (1, 4) if rows == 1 else (2, 4 if c.type(0).dtype.is_float else 2)
-    names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "TILE": tile, "STRIDE_H": 1,
-             "STRIDE_W": 1, "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
-    return Spec(constants=names, tables={"w": _tile.pack(flat, block), "b": bias}, finish=finish,
+    return Spec(constants=pixels(rows, depth, columns) | {"TILE": tile}, tables={"w": _tile.pack(flat, block), "b": bias}, finish=finish,
                 by_rows=True,
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
@@ -192,9 +190,30 @@ def dsp_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tables, words, flags = _dsp.flags(c.type(0), flat, bias, 1, rows, (1, columns))
-    names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
-             "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
-    return Spec(constants=names, tables=tables, finish=finish, scratch=4 * words, by_rows=True, flags=flags | {"rowwise": True})
+    return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=finish, scratch=4 * words, by_rows=True, flags=flags | {"rowwise": True})
+
+
+def mve_when(c: Call) -> str:
+    """A dense layer of int8 with rows that fill a vector."""
+    if why := dense_when(c) or _mve.why_not(c.type(0), dense(c)[0] if c.quantised else None):
+        return why
+    return "" if c.type(0).shape[-1] >= _mve.LANES else "a row does not fill a vector"
+
+
+def mve_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    flat, bias, finish = dense(c)
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = c.type(0).count // depth
+    tables, flags = _mve.flags(flat, bias, True, rows, (1, columns))
+    return Spec(constants=pixels(rows, depth, columns) | {"PAIRED": rows // 2 * 2}, tables=tables, finish=finish, by_rows=True,
+                flags=flags | {"rowwise": True})
+
+
+def pixels(rows: int, depth: int, columns: int) -> dict[str, int]:
+    """The constants of a pointwise convolution over one row of pixels."""
+    return {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
+            "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
 
 
 def nest_form(c: Call) -> Contraction | str:
@@ -294,6 +313,7 @@ OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
+             Kernel("pointwise_mve", mve_spec, when=mve_when, needs=_mve.NEEDS),
              Kernel("pointwise_dsp", dsp_spec, when=dsp_when, needs=_dsp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
