@@ -122,7 +122,7 @@
 #if defined(__clang__)
 #define F2C_VECTOR_CORE __attribute__((noinline))
 #elif defined(__GNUC__)
-#define F2C_VECTOR_CORE __attribute__((noipa, optimize("no-branch-count-reg")))
+#define F2C_VECTOR_CORE __attribute__((noipa, optimize("no-branch-count-reg", "no-schedule-insns")))
 #else
 #define F2C_VECTOR_CORE
 #endif
