@@ -102,11 +102,11 @@ static inline f2c_words f2c_words_clamp(f2c_words v, int32_t low, int32_t high)
     return y;
 }
 
-/** f2c_requant of four accumulators. */
+/** f2c_requant of four accumulators. Constants are vectors: those stay in registers from tile to tile. */
 static inline f2c_words f2c_words_requant(f2c_words acc, f2c_words mult, int32_t offset, int32_t shift)
 {
     f2c_words y;
-    F2C_MVE(y = vshlq_r_s32(vaddq_n_s32(vmulhq_s32(acc, mult), offset), -shift),
+    F2C_MVE(y = vshlq_s32(vaddq_s32(vmulhq_s32(acc, mult), vdupq_n_s32(offset)), vdupq_n_s32(-shift)),
             F2C_LANES(4) y.at[i] = f2c_requant(acc.at[i], mult.at[i], offset, shift));
     return y;
 }

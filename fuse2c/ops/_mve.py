@@ -65,7 +65,7 @@ def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int, y: tuple[in
     overlap = -depth % LANES if direct else 0
     packed = pack(w, overlap)
     steps = -(-depth // LANES)
-    tail = f"{overlap}, {steps}, s)"
+    tail = f"{LANES - overlap}, {steps}, s)"
     two = f"f2c_dots_2x4(a, b, &{{w}}[oc * {LANES * steps}], {tail}"
     one = f"(a, &{{w}}[oc * {LANES * steps}], {tail}"
     whole, rest = outputs // GROUP * GROUP, outputs % GROUP
