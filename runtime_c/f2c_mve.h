@@ -73,16 +73,22 @@ static inline f2c_words f2c_words_from_u8(const uint8_t *p)
     return y;
 }
 
-/** The low byte of each lane. */
+/** p[0..3] = v limited to -128..127. */
 static inline void f2c_words_to_s8(int8_t *p, f2c_words v)
 {
-    F2C_MVE(vstrbq_s32(p, v), F2C_LANES(4) p[i] = (int8_t)v.at[i]);
+    F2C_MVE(
+        const int16x8_t half = vqmovnbq_s32(vreinterpretq_s16_s32(v), v);
+        vstrbq_s32(p, vreinterpretq_s32_s8(vqmovnbq_s16(vreinterpretq_s8_s16(half), half))),
+        F2C_LANES(4) p[i] = (int8_t)f2c_clamp_s32(v.at[i], -128, 127));
 }
 
-/** The low byte of each lane. */
+/** p[0..3] = v limited to 0..255. */
 static inline void f2c_words_to_u8(uint8_t *p, f2c_words v)
 {
-    F2C_MVE(vstrbq_u32(p, vreinterpretq_u32_s32(v)), F2C_LANES(4) p[i] = (uint8_t)v.at[i]);
+    F2C_MVE(
+        const uint16x8_t half = vqmovunbq_s32(vreinterpretq_u16_s32(v), v);
+        vstrbq_u32(p, vreinterpretq_u32_u8(vqmovnbq_u16(vreinterpretq_u8_u16(half), half))),
+        F2C_LANES(4) p[i] = (uint8_t)f2c_clamp_s32(v.at[i], 0, 255));
 }
 
 /** a + b. */

@@ -125,8 +125,8 @@ class Chain:
             self.words = None
             self.put(tensor, expr if node.quantised else wrapped(expr, self.graph.type(tensor).dtype), node.op)
 
-    def close(self) -> None:
-        """Print the open expression, limited to its range."""
+    def close(self, last: bool = False) -> None:
+        """Print the open expression, limited to its range; who stores the last words limits them to the element type."""
         if self.opened is not None:
             o, self.opened = self.opened, None
             clamped = f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})"
@@ -134,6 +134,8 @@ class Chain:
             if self.words is not None and o.words:
                 name = self.four[o.tensor] = self.value[o.tensor]
                 limited = f"f2c_words_clamp({o.words}, {o.limits[0]}, {o.limits[1]})"
+                if last and o.limits == self.graph.type(o.tensor).dtype.range:
+                    limited = o.words
                 self.words.append(f"const f2c_words {name} = {limited};  /* {o.comment} */")
             else:
                 self.words = None
@@ -180,7 +182,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     params, rest = _head(chain)
     for i, node in enumerate(rest, len(step.node.parts) - len(rest)):       # the anchor's own tables have no number
         chain.add(node, _scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
-    chain.close()
+    chain.close(last=True)
     final, *more = step.node.outputs
     operands = tuple(chain.operands)
     if not chain.lines:
@@ -193,7 +195,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
         params += [f"{CTYPE[graph.type(t).dtype]} *y{i}" for i, t in enumerate(more, 2)]
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
-    words = (*chain.words, f"return {chain.four[final]};") if chain.words and "tiles" in step.spec.flags else ()
+    words = (*chain.words, f"return {chain.four[final]};") if chain.words and {"tiles", "words"} & set(step.spec.flags) else ()
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
                tuple(chain.operands.values()), words), chain.tables, operands
 
@@ -250,6 +252,10 @@ def finished(o: Out | None, tile: VectorTile, dtype: DType) -> tuple[str, ...]:
     """The C statements that finish and store the sums of a tile: four at once where there is such a form."""
     if o is None or not o.words or not tile.quads:
         return tuple(store(o, lane, True) for lane in tile.lanes)
-    four = replace(o, name=f"{o.name}4")
-    values = [f"const f2c_words {q.name} = {four.call(q.value, q.channel, q.at, '_row')};" for q in tile.quads]
+    values = [f"const f2c_words {q.name} = {in_words(o, Store(q.value, q.channel, q.at))};" for q in tile.quads]
     return (*values, *(f"f2c_words_to_{BYTES[dtype]}(&y_row[{q.at}], {q.name});" for q in tile.quads))
+
+
+def in_words(o: Out, s: Store) -> str:
+    """The C expression that finishes four neighbouring elements."""
+    return replace(o, name=f"{o.name}4").call(s.value, s.channel, s.at, "_row")

@@ -66,6 +66,12 @@ class View:
     tables_first: tuple[str, ...] = ()
 
     @property
+    def only_words(self) -> bool:
+        """Whether elements are finished by fours and never one by one."""
+        tiles = [t for found in self.flags.get("tiles", {}).values() for t in found]
+        return self.out is not None and bool(self.out.words) and all(t.quads for t in tiles)
+
+    @property
     def alone(self) -> str:
         """The qualifier of the result's row in a further function of the kernel: no operand of the tail can be the same."""
         return "" if self.tail else "restrict "
@@ -181,6 +187,9 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
+    if "words" in flags:
+        assert out is not None and out.words, "the kernel's condition promises this form"
+        flags["words"] = tuple(scalar.in_words(out, s) for s in flags["words"])
     if "tiles" in flags:
         dtype = plan.graph.type(step.node.outputs[0]).dtype
         flags["tiles"] = {key: tuple(replace(t, dots=_named(t.dots, names), lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))

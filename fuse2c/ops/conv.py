@@ -13,8 +13,8 @@ from math import prod
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _tile, _volume, _window
+from fuse2c.ir.types import DType, TensorType
+from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -238,6 +238,31 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * int(inside) * taps * names["OUT_W"] * names["OUT_C"])
 
 
+def is_depthwise_mve(c: Call) -> str:
+    """Channels and pixels adjacent in memory, as many outputs as channels, nothing but clamps behind it."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    x, w = c.type(0), c.constant(1)
+    if c.type(1).shape[0] != c.attrs.group or x.strides[1] != 1 or c.y[0].strides[1] != 1:
+        return "several outputs a channel, or the channels of a pixel are not adjacent in memory"
+    if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+        return why
+    if c.y[0].dtype != DType.I8 or not base_spec(c, 0, {}, {}).finish.words:
+        return "its elements cannot be finished four at a time"
+    return "" if _mve_depthwise.only_clamps(c) else "operators behind it that are no clamps"
+
+
+def depthwise_mve_spec(c: Call) -> Spec:
+    """16 channels at a time, or all channels of several pixels."""
+    flat, bias = matrix(c)
+    names = _window.constants(c, c.attrs.window)
+    tables, own, flags = _mve_depthwise.flags(flat.reshape(-1, names["K_H"], names["K_W"]), names)
+    tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
+    spec = base_spec(c, flags.pop("scratch"), tables, own | {"FILL": c.quant(0).zero[0]}, **flags)
+    assert spec.finish is not None
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]))
+
+
 def unpadded(c: Call) -> int:
     """Multiply-accumulates of a kernel that skips the padding."""
     x, y = c.type(0), c.y[0]
@@ -337,6 +362,7 @@ OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
+        Kernel("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
         Kernel("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
         Kernel("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         Kernel("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
