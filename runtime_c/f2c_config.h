@@ -118,11 +118,12 @@
 #define F2C_CORE
 #endif
 
-/** F2C_VECTOR_CORE: the same for Helium: gcc would keep r14 for a loop counter, which leaves too few even registers. */
+/** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,
+ *  and delay sums until they are needed, which takes more vectors than there are. */
 #if defined(__clang__)
 #define F2C_VECTOR_CORE __attribute__((noinline))
 #elif defined(__GNUC__)
-#define F2C_VECTOR_CORE __attribute__((noipa, optimize("no-branch-count-reg", "no-schedule-insns")))
+#define F2C_VECTOR_CORE __attribute__((noipa, optimize("no-branch-count-reg", "no-schedule-insns", "no-tree-ter")))
 #else
 #define F2C_VECTOR_CORE
 #endif

@@ -30,6 +30,14 @@ static F2C_INLINE f2c_bytes f2c_bytes_at(const int8_t *p)
     return y;
 }
 
+/** The next 16 constants at *p, which moves on: gcc would keep an address of its own for each. */
+static F2C_INLINE f2c_bytes f2c_bytes_next(const int8_t **p)
+{
+    f2c_bytes y;
+    F2C_MVE(__asm__("vldrb.8 %q0, [%1], #16" : "=w"(y), "+r"(*p)), y = f2c_bytes_at(*p); *p += 16);
+    return y;
+}
+
 /** p[0..n-1], n of 16 at most, then zeros. */
 static F2C_INLINE f2c_bytes f2c_bytes_first(const int8_t *p, int32_t n)
 {

@@ -23,10 +23,9 @@ ORDER = (0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15)      # the lanes 
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """One product: where its elements and weights are, whether it begins or ends a sum of int16."""
+    """One product: where its elements are, whether it begins or ends a sum of int16."""
 
     at: int
-    weight: int
     begins: bool
     ends: bool
 
@@ -46,8 +45,8 @@ def taps(w: np.ndarray, offsets: list[int]) -> tuple[Tap, ...]:
     """The products of w [channels (times rows), taps] with elements at these offsets, in order."""
     found: list[Tap] = []
     for size in groups(w):
-        found += [Tap(offsets[len(found)], LANES * len(found), True, size == 1)]
-        found += [Tap(offsets[len(found)], LANES * len(found), False, i == size - 1) for i in range(1, size)]
+        found += [Tap(offsets[len(found)], True, size == 1)]
+        found += [Tap(offset, False, i == size - 1) for i, offset in enumerate(offsets[len(found):][:size - 1], 1)]
     return tuple(found)
 
 
