@@ -41,14 +41,20 @@
 
 /** A block of text with its operands, for each shape; `counter`: F2C_COUNTER, if it has a loop. */
 #define F2C_COUNTER , [n] "+r"(n)
-#define F2C_SUMS [s0] "=&Te"(s[0]), [s1] "=&Te"(s[1]), [s2] "=&Te"(s[2]), [s3] "=&Te"(s[3])
-#define F2C_MORE_SUMS [s4] "=&Te"(s[4]), [s5] "=&Te"(s[5]), [s6] "=&Te"(s[6]), [s7] "=&Te"(s[7])
+#define F2C_SUMS [s0] "=&r"(s0), [s1] "=&r"(s1), [s2] "=&r"(s2), [s3] "=&r"(s3)
+#define F2C_MORE_SUMS [s4] "=&r"(s4), [s5] "=&r"(s5), [s6] "=&r"(s6), [s7] "=&r"(s7)
+#define F2C_REGS \
+    register int32_t s0 __asm__("r0"), s1 __asm__("r2"), s2 __asm__("r4"), s3 __asm__("r6"); \
+    register int32_t s4 __asm__("r8"), s5 __asm__("r10"), s6 __asm__("r12"), s7 __asm__("r14");
 #define F2C_BLOCK(text, counter) \
-    __asm__(text : F2C_SUMS, F2C_MORE_SUMS, [a] "+r"(a), [b] "+r"(b), [w] "+r"(w) counter \
-            : [back] "i"(-ahead) : "q0", "q1", "q2", "q3", "cc", "memory")
+    { F2C_REGS __asm__(text : F2C_SUMS, F2C_MORE_SUMS, [a] "+r"(a), [b] "+r"(b), [w] "+r"(w) counter \
+            : [back] "i"(-ahead) : "q0", "q1", "q2", "q3", "cc", "memory"); \
+    s[0] = s0; s[1] = s1; s[2] = s2; s[3] = s3; s[4] = s4; s[5] = s5; s[6] = s6; s[7] = s7; }
 #define F2C_BLOCK_OF_4(text, counter) \
-    __asm__(text : F2C_SUMS, [a] "+r"(a), [w] "+r"(w) counter \
-            : [back] "i"(-ahead) : "q0", "q2", "q3", "cc", "memory")
+    { register int32_t s0 __asm__("r0"), s1 __asm__("r2"), s2 __asm__("r4"), s3 __asm__("r6"); \
+     __asm__(text : F2C_SUMS, [a] "+r"(a), [w] "+r"(w) counter \
+            : [back] "i"(-ahead) : "q0", "q2", "q3", "cc", "memory"); \
+     s[0] = s0; s[1] = s1; s[2] = s2; s[3] = s3; }
 
 /** The block for a number of steps: the first one, up to three more, then n times four. */
 #define F2C_TILE(block, first, step) \
@@ -80,39 +86,48 @@ static inline void f2c_dots(const int8_t *x, const int8_t *y, const int8_t *w, c
     }
 }
 
-/** s[0..3] = the products of pixel a with four outputs, s[4..7] those of pixel b; steps is constant, ahead 1..16. */
-static F2C_INLINE void f2c_dots_2x4(const int8_t *a, const int8_t *b, const int8_t *w, int32_t ahead, int32_t steps, int32_t *s)
+/** s[0..3] = the products of pixel a with four outputs, s[4..7] those of pixel b; steps is constant, ahead 1..16. The
+ *  weights are at *next, which moves on behind them. */
+static F2C_INLINE void f2c_dots_2x4(const int8_t *a, const int8_t *b, const int8_t **next, int32_t ahead, int32_t steps, int32_t *s)
 {
+    const int8_t *w = *next;
     F2C_MVE(
         const int32_t rest = (steps - 1) % 4;
         int32_t n = (steps - 1) / 4;
         a += ahead;
         b += ahead;
-        F2C_TILE(F2C_BLOCK, F2C_FIRST_2X4, F2C_STEP_2X4),
-        f2c_dots(a, b, w, w, ahead, steps, s);)
+        F2C_TILE(F2C_BLOCK, F2C_FIRST_2X4, F2C_STEP_2X4)
+        *next = w,
+        f2c_dots(a, b, w, w, ahead, steps, s);
+        *next += 64 * steps);
 }
 
 /** s[0..7] = the products of pixel a with eight outputs. */
-static F2C_INLINE void f2c_dots_1x8(const int8_t *a, const int8_t *w, int32_t ahead, int32_t steps, int32_t *s)
+static F2C_INLINE void f2c_dots_1x8(const int8_t *a, const int8_t **next, int32_t ahead, int32_t steps, int32_t *s)
 {
-    const int8_t *b = &w[64 * steps];
+    const int8_t *w = *next, *b = &w[64 * steps];
     F2C_MVE(
         const int32_t rest = (steps - 1) % 4;
         int32_t n = (steps - 1) / 4;
         a += ahead;
-        F2C_TILE(F2C_BLOCK, F2C_FIRST_1X8, F2C_STEP_1X8),
-        f2c_dots(a, a, w, b, ahead, steps, s);)
+        F2C_TILE(F2C_BLOCK, F2C_FIRST_1X8, F2C_STEP_1X8)
+        *next = b,
+        f2c_dots(a, a, w, b, ahead, steps, s);
+        *next += 128 * steps);
 }
 
 /** s[0..3] = the products of pixel a with four outputs. */
-static F2C_INLINE void f2c_dots_1x4(const int8_t *a, const int8_t *w, int32_t ahead, int32_t steps, int32_t *s)
+static F2C_INLINE void f2c_dots_1x4(const int8_t *a, const int8_t **next, int32_t ahead, int32_t steps, int32_t *s)
 {
+    const int8_t *w = *next;
     F2C_MVE(
         const int32_t rest = (steps - 1) % 4;
         int32_t n = (steps - 1) / 4;
         a += ahead;
-        F2C_TILE(F2C_BLOCK_OF_4, F2C_FIRST_1X4, F2C_STEP_1X4),
-        f2c_dots(a, a, w, w, ahead, steps, s);)
+        F2C_TILE(F2C_BLOCK_OF_4, F2C_FIRST_1X4, F2C_STEP_1X4)
+        *next = w,
+        f2c_dots(a, a, w, w, ahead, steps, s);
+        *next += 64 * steps);
 }
 
 #endif /* F2C_DOTS_H */

@@ -1,6 +1,7 @@
 /** @file f2c_mve.h  Vectors of 16 bytes for Arm's Helium (MVE), each function with a portable body of the same meaning.
  *
  * A vector is 16 int8 (f2c_bytes), 8 int16 (f2c_halves), 4 int32 (f2c_words) or 4 float (f2c_reals). Sums wrap around.
+ * Where gcc 12 copies vectors for no reason, there is a line of assembly.
  */
 #ifndef F2C_MVE_H
 #define F2C_MVE_H
@@ -77,8 +78,8 @@ static inline f2c_words f2c_words_from_u8(const uint8_t *p)
 static inline void f2c_words_to_s8(int8_t *p, f2c_words v)
 {
     F2C_MVE(
-        const int16x8_t half = vqmovnbq_s32(vreinterpretq_s16_s32(v), v);
-        vstrbq_s32(p, vreinterpretq_s32_s8(vqmovnbq_s16(vreinterpretq_s8_s16(half), half))),
+        __asm__("vqmovnb.s32 %q0, %q0\n\tvqmovnb.s16 %q0, %q0" : "+w"(v));
+        vstrbq_s32(p, v),
         F2C_LANES(4) p[i] = (int8_t)f2c_clamp_s32(v.at[i], -128, 127));
 }
 
@@ -86,8 +87,8 @@ static inline void f2c_words_to_s8(int8_t *p, f2c_words v)
 static inline void f2c_words_to_u8(uint8_t *p, f2c_words v)
 {
     F2C_MVE(
-        const uint16x8_t half = vqmovunbq_s32(vreinterpretq_u16_s32(v), v);
-        vstrbq_u32(p, vreinterpretq_u32_u8(vqmovnbq_u16(vreinterpretq_u8_u16(half), half))),
+        __asm__("vqmovunb.s32 %q0, %q0\n\tvqmovnb.u16 %q0, %q0" : "+w"(v));
+        vstrbq_u32(p, vreinterpretq_u32_s32(v)),
         F2C_LANES(4) p[i] = (uint8_t)f2c_clamp_s32(v.at[i], 0, 255));
 }
 

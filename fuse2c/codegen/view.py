@@ -192,7 +192,7 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["words"] = tuple(scalar.in_words(out, s) for s in flags["words"])
     if "tiles" in flags:
         dtype = plan.graph.type(step.node.outputs[0]).dtype
-        flags["tiles"] = {key: tuple(replace(t, dots=_named(t.dots, names), lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))
+        flags["tiles"] = {key: tuple(replace(t, lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))
                                      for t in tiles) for key, tiles in flags["tiles"].items()}
     own = [port_name(ports, i) for i in range(max(len(ports), len(step.node.inputs)))]
     operands = dict(zip(own, own, strict=True)) | dict(names)

@@ -66,8 +66,8 @@ def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int, y: tuple[in
     packed = pack(w, overlap)
     steps = -(-depth // LANES)
     tail = f"{LANES - overlap}, {steps}, s)"
-    two = f"f2c_dots_2x4(a, b, &{{w}}[oc * {LANES * steps}], {tail}"
-    one = f"(a, &{{w}}[oc * {LANES * steps}], {tail}"
+    two = f"f2c_dots_2x4(a, b, &w, {tail}"
+    one = f"(a, &w, {tail}"
     whole, rest = outputs // GROUP * GROUP, outputs % GROUP
     wide = outputs // (2 * GROUP) * 2 * GROUP
     blocks = {"two": [(Block(0, whole, GROUP), two), (Block(whole, outputs, rest), two)],
