@@ -195,9 +195,15 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
         params += [f"{CTYPE[graph.type(t).dtype]} *y{i}" for i, t in enumerate(more, 2)]
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
-    words = (*chain.words, f"return {chain.four[final]};") if chain.words and {"tiles", "words"} & set(step.spec.flags) else ()
+    words = (*chain.words, f"return {chain.four[final]};") if chain.words and _by_fours(step) else ()
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
                tuple(chain.operands.values()), words), chain.tables, operands
+
+
+def _by_fours(step: Step) -> bool:
+    """Whether the kernel finishes four neighbouring elements at once, if it can."""
+    tiles = [t for found in step.spec.flags.get("tiles", {}).values() for t in found]
+    return "fours" in step.spec.flags or any(t.quads for t in tiles)
 
 
 def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:

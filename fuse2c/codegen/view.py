@@ -187,9 +187,9 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
-    if "words" in flags:
+    if "fours" in flags:
         assert out is not None and out.words, "the kernel's condition promises this form"
-        flags["words"] = tuple(scalar.in_words(out, s) for s in flags["words"])
+        flags["fours"] = tuple(scalar.in_words(out, s) for s in flags["fours"])
     if "tiles" in flags:
         dtype = plan.graph.type(step.node.outputs[0]).dtype
         flags["tiles"] = {key: tuple(replace(t, lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))

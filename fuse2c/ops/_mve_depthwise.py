@@ -96,7 +96,7 @@ def flags(w: np.ndarray, names: dict[str, int]) -> tuple[dict[str, np.ndarray], 
         "adjacent": column == channels and names["X_SW"] == channels,
         "load": f"f2c_bytes_first(&x_row[ix * X_SW], {count})" if count else "f2c_bytes_at(&x_row[ix * X_SW])",
         "start": "{{" + ", ".join(f"f2c_words_at(&b[{4 * i}])" for i in range(4)) + "}}",
-        "words": tuple(Store(f"s.of[{i}]", f"c + {4 * i}" if i else "c", "") for i in range(4)),
+        "fours": tuple(Store(f"s.of[{i}]", f"c + {4 * i}" if i else "c", "") for i in range(4)),
         "put": f"f2c_bytes_store_first({at}, {left});" if left else f"f2c_bytes_store({at});"}
 
 
