@@ -30,14 +30,6 @@ static F2C_INLINE f2c_bytes f2c_bytes_at(const int8_t *p)
     return y;
 }
 
-/** The next 16 constants at *p, which moves on: gcc would keep an address of its own for each. */
-static F2C_INLINE f2c_bytes f2c_bytes_next(const int8_t **p)
-{
-    f2c_bytes y;
-    F2C_MVE(__asm__("vldrb.8 %q0, [%1], #16" : "=w"(y), "+r"(*p)), y = f2c_bytes_at(*p); *p += 16);
-    return y;
-}
-
 /** p[0..n-1], n of 16 at most, then zeros. */
 static F2C_INLINE f2c_bytes f2c_bytes_first(const int8_t *p, int32_t n)
 {
@@ -58,48 +50,49 @@ static F2C_INLINE void f2c_bytes_store_first(int8_t *p, f2c_bytes v, int32_t n)
     F2C_MVE(vstrbq_p_s8(p, v, vctp8q((uint32_t)n)), F2C_LANES((n < 16) ? n : 16) p[i] = v.at[i]);
 }
 
-/** x * w. */
-static F2C_INLINE f2c_products f2c_multiply(f2c_bytes x, f2c_bytes w)
+/** The next 16 weights at *w, which moves on, times 16 elements at x[at]; at is constant, 0..127. */
+static F2C_INLINE f2c_products f2c_multiply(const int8_t *x, int32_t at, const int8_t **w)
 {
     f2c_products y;
     F2C_MVE(
-        y.even = vmullbq_int_s8(x, w);
-        y.odd = vmulltq_int_s8(x, w),
+        __asm__("vldrb.8 q0, [%[x], %[at]]\n\tvldrb.8 q1, [%[w]], #16\n\tvmullb.s8 %q[even], q0, q1\n\tvmullt.s8 %q[odd], q0, q1"
+                : [even] "=&w"(y.even), [odd] "=&w"(y.odd), [w] "+r"(*w) : [x] "r"(x), [at] "i"(at) : "q0", "q1", "memory"),
         F2C_LANES(8) {
-            y.even.at[i] = (int16_t)(x.at[2 * i] * w.at[2 * i]);
-            y.odd.at[i] = (int16_t)(x.at[(2 * i) + 1] * w.at[(2 * i) + 1]);
-        });
+            y.even.at[i] = (int16_t)(x[at + (2 * i)] * (*w)[2 * i]);
+            y.odd.at[i] = (int16_t)(x[at + (2 * i) + 1] * (*w)[(2 * i) + 1]);
+        }
+        *w += 16);
     return y;
 }
 
-/** p + x * w; no lane overflows. */
-static F2C_INLINE f2c_products f2c_multiply_add(f2c_products p, f2c_bytes x, f2c_bytes w)
+/** The same, added to p; no lane overflows. The elements are loaded twice: there is no vector to spare. */
+static F2C_INLINE f2c_products f2c_multiply_add(f2c_products p, const int8_t *x, int32_t at, const int8_t **w)
 {
-    f2c_products y = f2c_multiply(x, w);
     F2C_MVE(
-        y.even = vaddq_s16(p.even, y.even);
-        y.odd = vaddq_s16(p.odd, y.odd),
+        __asm__("vldrb.8 q0, [%[x], %[at]]\n\tvldrb.8 q1, [%[w]], #16\n\tvmullb.s8 q0, q0, q1\n\tvadd.i16 %q[even], %q[even], q0\n\t"
+                "vldrb.8 q0, [%[x], %[at]]\n\tvmullt.s8 q0, q0, q1\n\tvadd.i16 %q[odd], %q[odd], q0"
+                : [even] "+w"(p.even), [odd] "+w"(p.odd), [w] "+r"(*w) : [x] "r"(x), [at] "i"(at) : "q0", "q1", "memory"),
+        const f2c_products y = f2c_multiply(x, at, w);
         F2C_LANES(8) {
-            y.even.at[i] = (int16_t)(p.even.at[i] + y.even.at[i]);
-            y.odd.at[i] = (int16_t)(p.odd.at[i] + y.odd.at[i]);
+            p.even.at[i] = (int16_t)(p.even.at[i] + y.even.at[i]);
+            p.odd.at[i] = (int16_t)(p.odd.at[i] + y.odd.at[i]);
         });
-    return y;
+    return p;
 }
 
 /** s + p. */
 static F2C_INLINE f2c_sums f2c_collect(f2c_sums s, f2c_products p)
 {
-    f2c_sums y;
     F2C_MVE(
-        y.of[0] = vaddq_s32(s.of[0], vmovlbq_s16(p.even));
-        y.of[1] = vaddq_s32(s.of[1], vmovltq_s16(p.even));
-        y.of[2] = vaddq_s32(s.of[2], vmovlbq_s16(p.odd));
-        y.of[3] = vaddq_s32(s.of[3], vmovltq_s16(p.odd)),
+        __asm__("vmovlb.s16 q0, %q[even]\n\tvadd.i32 %q[s0], %q[s0], q0\n\tvmovlt.s16 q1, %q[even]\n\tvadd.i32 %q[s1], %q[s1], q1\n\t"
+                "vmovlb.s16 q0, %q[odd]\n\tvadd.i32 %q[s2], %q[s2], q0\n\tvmovlt.s16 q1, %q[odd]\n\tvadd.i32 %q[s3], %q[s3], q1"
+                : [s0] "+w"(s.of[0]), [s1] "+w"(s.of[1]), [s2] "+w"(s.of[2]), [s3] "+w"(s.of[3])
+                : [even] "w"(p.even), [odd] "w"(p.odd) : "q0", "q1"),
         F2C_LANES(8) {
-            y.of[i % 2].at[i / 2] = s.of[i % 2].at[i / 2] + p.even.at[i];
-            y.of[2 + (i % 2)].at[i / 2] = s.of[2 + (i % 2)].at[i / 2] + p.odd.at[i];
+            s.of[i % 2].at[i / 2] += p.even.at[i];
+            s.of[2 + (i % 2)].at[i / 2] += p.odd.at[i];
         });
-    return y;
+    return s;
 }
 
 /** The 16 lanes in order, limited to -128..127. */
@@ -107,9 +100,10 @@ static F2C_INLINE f2c_bytes f2c_sums_to_s8(f2c_sums s)
 {
     f2c_bytes y;
     F2C_MVE(
-        const int16x8_t even = vqmovntq_s32(vqmovnbq_s32(vreinterpretq_s16_s32(s.of[0]), s.of[0]), s.of[1]);
-        const int16x8_t odd = vqmovntq_s32(vqmovnbq_s32(vreinterpretq_s16_s32(s.of[2]), s.of[2]), s.of[3]);
-        y = vqmovntq_s16(vqmovnbq_s16(vreinterpretq_s8_s16(even), even), odd),
+        __asm__("vqmovnb.s32 %q0, %q0\n\tvqmovnt.s32 %q0, %q2\n\tvqmovnb.s32 %q1, %q1\n\tvqmovnt.s32 %q1, %q3\n\t"
+                "vqmovnb.s16 %q0, %q0\n\tvqmovnt.s16 %q0, %q1"
+                : "+w"(s.of[0]), "+w"(s.of[2]) : "w"(s.of[1]), "w"(s.of[3]));
+        y = vreinterpretq_s8_s32(s.of[0]),
         F2C_LANES(16) y.at[i] = (int8_t)f2c_clamp_s32(s.of[(2 * (i % 2)) + ((i % 4) / 2)].at[i / 4], -128, 127));
     return y;
 }

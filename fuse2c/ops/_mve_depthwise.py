@@ -17,14 +17,16 @@ from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Call, Scalar, bind
 
 UNROLLED = 9                        # taps of a window up to which all are computed in line
+FARTHEST = 127                      # what the address of a vector of bytes may have added to it
 SAFE = (2 ** 15 - 1) // 2 ** 7      # what the magnitudes of weights may add up to whose products are added as int16
 ORDER = (0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15)      # the lanes of the sums
 
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """One product: where its elements are, whether it begins or ends a sum of int16."""
+    """One product: where its elements are, base and distance; whether it begins or ends a sum of int16."""
 
+    base: str
     at: int
     begins: bool
     ends: bool
@@ -41,12 +43,15 @@ def groups(w: np.ndarray) -> Iterator[int]:
     yield size
 
 
-def taps(w: np.ndarray, offsets: list[int]) -> tuple[Tap, ...]:
-    """The products of w [channels (times rows), taps] with elements at these offsets, in order."""
+def taps(w: np.ndarray, steps: list[int]) -> tuple[Tap, ...]:
+    """The products of w [channels (times rows), taps] with elements at these steps from the start of each row, in order."""
     found: list[Tap] = []
     for size in groups(w):
-        found += [Tap(offsets[len(found)], True, size == 1)]
-        found += [Tap(offset, False, i == size - 1) for i, offset in enumerate(offsets[len(found):][:size - 1], 1)]
+        for i in range(size):
+            row, column = divmod(len(found), len(steps))
+            far = steps[column] > FARTHEST
+            base = f"&x{row}[{steps[column]}]" if far else f"x{row}"
+            found.append(Tap(base, 0 if far else steps[column], i == 0, i == size - 1))
     return tuple(found)
 
 
@@ -83,7 +88,6 @@ def flags(w: np.ndarray, names: dict[str, int]) -> tuple[dict[str, np.ndarray], 
     strip = wide * column
     loop = rows * columns > UNROLLED
     steps = [kx * names["DIL_W"] * column for kx in range(columns)]
-    offsets = steps if loop else [ky * strip + step for ky in range(rows) for step in steps]
     packed = lanes(w.reshape(channels, -1), together).transpose(0, 2, 1)
     constants = {"LANES": LANES, "PIXELS": together, "COLUMN": column, "COLUMNS": inside, "STRIP": strip,
                  "BEHIND": (names["PAD_LEFT"] + inside) * column}
@@ -92,7 +96,7 @@ def flags(w: np.ndarray, names: dict[str, int]) -> tuple[dict[str, np.ndarray], 
     at = "&y_row[(ox * Y_SW) + c], f2c_sums_to_s8(s)"
     return {"w": packed.reshape(-1)}, constants, {
         "scratch": rows * strip + (LANES if together > 1 else 0), "loop": loop, "trips": rows if loop else 1,
-        "taps": taps(w.reshape(-1, columns) if loop else w.reshape(channels, -1), offsets),
+        "taps": taps(w.reshape(-1, columns) if loop else w.reshape(channels, -1), steps), "bases": range(1 if loop else rows),
         "adjacent": column == channels and names["X_SW"] == channels,
         "load": f"f2c_bytes_first(&x_row[ix * X_SW], {count})" if count else "f2c_bytes_at(&x_row[ix * X_SW])",
         "start": "{{" + ", ".join(f"f2c_words_at(&b[{4 * i}])" for i in range(4)) + "}}",
