@@ -16,7 +16,7 @@ from fuse2c.ops._mve import LANES
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Call, Scalar, bind
 
-UNROLLED = 9                        # taps of a window up to which all are computed in line
+UNROLLED = 49                       # taps of a window up to which all are computed in line
 FARTHEST = 127                      # what the address of a vector of bytes may have added to it
 SAFE = (2 ** 15 - 1) // 2 ** 7      # what the magnitudes of weights may add up to whose products are added as int16
 ORDER = (0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15)      # the lanes of the sums
