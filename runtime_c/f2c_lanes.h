@@ -38,6 +38,16 @@ static F2C_INLINE f2c_bytes f2c_bytes_first(const int8_t *p, int32_t n)
     return y;
 }
 
+/** n elements, 16 at most, `stride` apart, then zeros. */
+static F2C_INLINE f2c_bytes f2c_bytes_gather(const int8_t *p, int32_t stride, int32_t n)
+{
+    int8_t t[16] = {0};
+    for (int32_t i = 0; i < ((n < 16) ? n : 16); ++i) {
+        t[i] = p[i * stride];
+    }
+    return f2c_bytes_at(t);
+}
+
 /** Stores v. */
 static F2C_INLINE void f2c_bytes_store(int8_t *p, f2c_bytes v)
 {
@@ -48,6 +58,16 @@ static F2C_INLINE void f2c_bytes_store(int8_t *p, f2c_bytes v)
 static F2C_INLINE void f2c_bytes_store_first(int8_t *p, f2c_bytes v, int32_t n)
 {
     F2C_MVE(vstrbq_p_s8(p, v, vctp8q((uint32_t)n)), F2C_LANES((n < 16) ? n : 16) p[i] = v.at[i]);
+}
+
+/** Stores lanes 0..n-1 of v, at most all, `stride` apart. */
+static F2C_INLINE void f2c_bytes_scatter(int8_t *p, int32_t stride, f2c_bytes v, int32_t n)
+{
+    int8_t t[16];
+    f2c_bytes_store(t, v);
+    for (int32_t i = 0; i < ((n < 16) ? n : 16); ++i) {
+        p[i * stride] = t[i];
+    }
 }
 
 /** The next 16 weights at *w, which moves on, times 16 elements at x[at]; at is constant, 0..127. */

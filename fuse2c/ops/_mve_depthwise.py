@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ops._mve import LANES
-from fuse2c.ops._tile import Store
+from fuse2c.ops._tile import Store, index
 from fuse2c.ops.base import Call, Scalar, bind
 
 UNROLLED = 49                       # taps of a window up to which all are computed in line
@@ -55,9 +55,10 @@ def taps(w: np.ndarray, steps: list[int]) -> tuple[Tap, ...]:
     return tuple(found)
 
 
-def pixels(channels: int, stride: int) -> int:
-    """Pixels that 16 lanes hold: several only if they are neighbours in all that the lanes multiply."""
-    return LANES // channels if stride == 1 and LANES % channels == 0 else 1
+def pixels(channels: int, names: dict[str, int]) -> int:
+    """Pixels that 16 lanes hold: several only if they are neighbours in all that the lanes multiply and become."""
+    adjacent = (names["X_SC"], names["X_SW"], names["Y_SC"], names["Y_SW"]) == (1, channels, 1, channels)
+    return LANES // channels if adjacent and names["STRIDE_W"] == 1 and LANES % channels == 0 else 1
 
 
 def lanes(values: np.ndarray, together: int) -> np.ndarray:
@@ -81,7 +82,7 @@ def finish(scalar: Scalar, together: int) -> Scalar:
 def flags(w: np.ndarray, names: dict[str, int]) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, Any]]:
     """(tables, constants, values for the templates) of w [channels, rows, columns]; `names`: those of the window."""
     channels, rows, columns = w.shape
-    together = pixels(channels, names["STRIDE_W"])
+    together = pixels(channels, names)
     column = channels if together > 1 else LANES
     wide = (names["OUT_W"] - 1) * names["STRIDE_W"] + (columns - 1) * names["DIL_W"] + 1
     inside = min(names["IN_W"], wide - names["PAD_LEFT"])
@@ -91,17 +92,33 @@ def flags(w: np.ndarray, names: dict[str, int]) -> tuple[dict[str, np.ndarray], 
     packed = lanes(w.reshape(channels, -1), together).transpose(0, 2, 1)
     constants = {"LANES": LANES, "PIXELS": together, "COLUMN": column, "COLUMNS": inside, "STRIP": strip,
                  "BEHIND": (names["PAD_LEFT"] + inside) * column}
-    count = "" if channels % LANES == 0 else "OUT_C - c"
-    left = count if together == 1 else "(OUT_W - ox) * OUT_C" if names["OUT_W"] % together else ""
-    at = "&y_row[(ox * Y_SW) + c], f2c_sums_to_s8(s)"
     return {"w": packed.reshape(-1)}, constants, {
         "scratch": rows * strip + (LANES if together > 1 else 0), "loop": loop, "trips": rows if loop else 1,
         "taps": taps(w.reshape(-1, columns) if loop else w.reshape(channels, -1), steps), "bases": range(1 if loop else rows),
-        "adjacent": column == channels and names["X_SW"] == channels,
-        "load": f"f2c_bytes_first(&x_row[ix * X_SW], {count})" if count else "f2c_bytes_at(&x_row[ix * X_SW])",
+        "adjacent": column == channels == names["X_SW"] and names["X_SC"] == 1,
+        "channel": index("", "c", names["X_SC"]).removeprefix(" + "), "load": load(channels, names["X_SC"]),
         "start": "{{" + ", ".join(f"f2c_words_at(&b[{4 * i}])" for i in range(4)) + "}}",
         "fours": tuple(Store(f"s.of[{i}]", f"c + {4 * i}" if i else "c", "") for i in range(4)),
-        "put": f"f2c_bytes_store_first({at}, {left});" if left else f"f2c_bytes_store({at});"}
+        "put": put(channels, together, names)}
+
+
+def load(channels: int, stride: int) -> str:
+    """C text of the lanes of a column: channels c and on, `stride` apart in memory."""
+    if stride != 1:
+        return "f2c_bytes_gather(&x_row[ix * X_SW], X_SC, OUT_C - c)"
+    return f"f2c_bytes_first(&x_row[ix * X_SW], OUT_C - c)" if channels % LANES else "f2c_bytes_at(&x_row[ix * X_SW])"
+
+
+def put(channels: int, together: int, names: dict[str, int]) -> str:
+    """The C statement that stores the lanes."""
+    at = f"&y_row[{index('(ox * Y_SW)', 'c', names['Y_SC'])}]"
+    if names["Y_SC"] != 1:
+        return f"f2c_bytes_scatter({at}, Y_SC, f2c_sums_to_s8(s), OUT_C - c);"
+    if together > 1 and names["OUT_W"] % together:
+        return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), (OUT_W - ox) * OUT_C);"
+    if together == 1 and channels % LANES:
+        return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), OUT_C - c);"
+    return f"f2c_bytes_store({at}, f2c_sums_to_s8(s));"
 
 
 def only_clamps(c: Call) -> bool:

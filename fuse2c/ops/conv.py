@@ -239,15 +239,16 @@ def depthwise_dsp_spec(c: Call) -> Spec:
 
 
 def is_depthwise_mve(c: Call) -> str:
-    """Channels and pixels adjacent in memory, as many outputs as channels, nothing but clamps behind it."""
+    """int8, as many outputs as channels, nothing but clamps behind it."""
     if why := is_tiled(c) or is_depthwise(c):
         return why
     x, w = c.type(0), c.constant(1)
-    if c.type(1).shape[0] != c.attrs.group or x.strides[1] != 1 or c.y[0].strides[1] != 1:
-        return "several outputs a channel, or the channels of a pixel are not adjacent in memory"
+    if c.type(1).shape[0] != c.attrs.group:
+        return "several outputs a channel"
     if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
         return why
-    if c.y[0].dtype != DType.I8 or not base_spec(c, 0, {}, {}).finish.words:
+    finish = base_spec(c, 0, {}, {}).finish
+    if c.y[0].dtype != DType.I8 or finish is None or not finish.words:
         return "its elements cannot be finished four at a time"
     return "" if _mve_depthwise.only_clamps(c) else "operators behind it that are no clamps"
 
@@ -296,22 +297,9 @@ def is_dsp(c: Call) -> str:
 
 
 def is_mve(c: Call) -> str:
-    """One group of int8, the elements under a row of the window adjacent in memory."""
-    if why := is_dsp(c):
-        return why
-    x, window = c.type(0), c.attrs.window
-    names = _window.constants(c, window)
+    """One group of int8."""
     w = c.constant(1)
-    assert w is not None
-    if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0)):
-        return why
-    return "" if names["DIL_W"] == 1 and adjacent(c, names) else "the elements under a row of the window are not adjacent"
-
-
-def adjacent(c: Call, names: dict[str, int]) -> bool:
-    """Whether the channels of a pixel are neighbours, and so are pixels."""
-    channels = c.type(0).shape[1]
-    return (channels == 1 or names["X_SC"] == 1) and (names["IN_W"] == 1 or names["X_SW"] == channels)
+    return is_dsp(c) or _mve.why_not(c.type(0), None if w is None else _tile.centred(w, c.quant(1), 0))
 
 
 def is_pointwise_mve(c: Call) -> str:
@@ -321,6 +309,12 @@ def is_pointwise_mve(c: Call) -> str:
     return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
 
 
+def adjacent(c: Call, names: dict[str, int]) -> bool:
+    """Whether the elements under a row of the window are adjacent in memory."""
+    channels = c.type(0).shape[1]
+    return names["DIL_W"] == 1 and (channels == 1 or names["X_SC"] == 1) and (names["K_W"] == 1 or names["X_SW"] == channels)
+
+
 def mve_spec(c: Call, direct: bool) -> Spec:
     """Pixels are read in place, or the elements under a window are gathered."""
     flat, bias = matrix(c)
@@ -328,7 +322,7 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
-    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, **flags)
+    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
 
 
 def dsp_spec(c: Call) -> Spec:
@@ -336,11 +330,9 @@ def dsp_spec(c: Call) -> Spec:
     flat, bias = matrix(c)
     x, y, w = c.type(0), c.y[0], c.attrs.window
     names = _window.constants(c, w)
-    adjacent = names["DIL_W"] == 1 and (x.shape[1] == 1 or names["X_SC"] == 1) \
-        and (names["K_W"] == 1 or names["X_SW"] == x.shape[1])
     tables, words, flags = _dsp.flags(x, flat, bias, names["K_H"], names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     span = flat.shape[1] // names["K_H"]
-    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent(c, names)),
            "SPAN": span, "EDGES": words}
     edges = 0 if is_pointwise(c) == "" else span * flags["runs"][0].size
     return base_spec(c, 4 * words + edges, tables, own, **flags)
