@@ -131,12 +131,14 @@ def test_what_other_kernels_do(tmp_path: Path) -> None:
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
-    for i, name in enumerate(("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-one-channel",
-                              "conv-batch", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip",
-                              "net-planar", "net-nhwc", "net-flattened")):
+    names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-one-channel",
+             "conv-batch", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip", "net-planar",
+             "net-nhwc", "net-flattened")
+    for i, name in enumerate(names):
         cases.all_layers()[name](BYTES[i % 3], b)
     for channels, columns in ((8, 9), (24, 5), (4, 7)):
-        cases.Layer((1, channels, 5, columns), (channels, 1, 3, 3), {"group": channels, "pads": [1, 1, 1, 1]}).conv(BYTES[0], b)
+        attrs = {"group": channels, "pads": [1, 1, 1, 1]}
+        cases.Layer((1, channels, 5, columns), (channels, 1, 3, 3), attrs).conv(BYTES[0], b)
     for channels, outs in ((21, 13), (150, 6), (16, 8)):
         cases.Layer((1, channels, 3, 5), (outs, channels, 1, 1), {}).conv(BYTES[1], b)
         cases.Dense((1, channels), (channels, outs), {}, (outs,)).build(BYTES[2], b)

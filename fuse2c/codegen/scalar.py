@@ -10,9 +10,9 @@ import numpy as np
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
+from fuse2c.ops._mve import Tile as VectorTile
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tail import channel_vector
-from fuse2c.ops._mve import Tile as VectorTile
 from fuse2c.ops._tile import Store
 from fuse2c.ops.base import Scalar, bind, port_name
 from fuse2c.ops.elementwise import Load

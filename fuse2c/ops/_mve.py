@@ -40,7 +40,7 @@ class Tile:
 
 
 def why_not(x: TensorType, w: np.ndarray | None) -> str:
-    """Why this core cannot take an input and weights (None: they are no integers with scales; else centred); empty if it can."""
+    """Why this core cannot take an input and weights (as `_dsp.why_not` has them); empty if it can."""
     if why := _dsp.why_not(w):
         return why
     return "" if x.dtype == DType.I8 else "the input is not int8"
@@ -48,7 +48,7 @@ def why_not(x: TensorType, w: np.ndarray | None) -> str:
 
 def pack(w: np.ndarray, overlap: int) -> np.ndarray:
     """[outputs, depth] int8 in the order of the tiles; the first step has weights only for what the second one does not."""
-    outputs, depth = w.shape
+    outputs = w.shape[0]
     first = LANES - overlap
     spread = np.concatenate([w[:, :first], np.zeros((outputs, overlap), w.dtype), w[:, first:]], axis=1)
     steps = -(-spread.shape[1] // LANES)
@@ -56,10 +56,12 @@ def pack(w: np.ndarray, overlap: int) -> np.ndarray:
     return whole.reshape(-1, GROUP, steps, LANES).transpose(0, 2, 1, 3).reshape(-1)
 
 
-def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int, y: tuple[int, int]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """(tables, values for the templates) of the core; y: distance of neighbouring channels and pixels of the result.
+def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int,
+          y: tuple[int, int]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(tables, values for the templates) of the core.
 
-    w: [outputs, depth] centred int8. direct: pixels are read in place, nothing behind their last element.
+    w: [outputs, depth] centred int8; direct: pixels are read in place, nothing behind their last element; width: pixels
+    of a row; y: distances of neighbouring channels and pixels of the result, in elements.
     """
     outputs, depth = w.shape
     overlap = -depth % LANES if direct else 0

@@ -174,8 +174,8 @@ def dense_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tile, block = (1, 4) if rows == 1 else (2, 4 if c.type(0).dtype.is_float else 2)
-    return Spec(constants=pixels(rows, depth, columns) | {"TILE": tile}, tables={"w": _tile.pack(flat, block), "b": bias}, finish=finish,
-                by_rows=True,
+    return Spec(constants=pixels(rows, depth, columns) | {"TILE": tile}, tables={"w": _tile.pack(flat, block), "b": bias},
+                finish=finish, by_rows=True,
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
@@ -190,7 +190,8 @@ def dsp_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tables, words, flags = _dsp.flags(c.type(0), flat, bias, 1, rows, (1, columns))
-    return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=finish, scratch=4 * words, by_rows=True, flags=flags | {"rowwise": True})
+    return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=finish, scratch=4 * words, by_rows=True,
+                flags=flags | {"rowwise": True})
 
 
 def mve_when(c: Call) -> str:
@@ -206,8 +207,8 @@ def mve_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tables, flags = _mve.flags(flat, bias, True, rows, (1, columns))
-    return Spec(constants=pixels(rows, depth, columns) | {"PAIRED": rows // 2 * 2}, tables=tables, finish=finish, by_rows=True,
-                flags=flags | {"rowwise": True})
+    names = pixels(rows, depth, columns) | {"PAIRED": rows // 2 * 2}
+    return Spec(constants=names, tables=tables, finish=finish, by_rows=True, flags=flags | {"rowwise": True})
 
 
 def pixels(rows: int, depth: int, columns: int) -> dict[str, int]:
