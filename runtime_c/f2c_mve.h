@@ -143,6 +143,18 @@ static inline f2c_words f2c_words_requant_float(f2c_words acc, f2c_reals scale, 
     return y;
 }
 
+/** a / scale rounded half to even, plus zero; NaN becomes low. Limits of 8 bits, low among them, are still to be applied. */
+static inline f2c_words f2c_words_quantise(f2c_reals a, float scale, int32_t zero, int32_t low)
+{
+    f2c_words y;
+    F2C_MVE(
+        __asm__("vmov q0, %q0\n\tvdiv.f32 s0, s0, %1\n\tvdiv.f32 s1, s1, %1\n\tvdiv.f32 s2, s2, %1\n\tvdiv.f32 s3, s3, %1\n\t"
+                "vmov %q0, q0" : "+w"(a) : "t"(scale) : "q0");
+        y = vqaddq_n_s32(vcvtnq_s32_f32(vmaxnmq_f32(a, vdupq_n_f32((float)(low - zero)))), zero),
+        F2C_LANES(4) y.at[i] = f2c_quantise(a.at[i], scale, zero, low, 32767));
+    return y;
+}
+
 /** ((a * ma + k + b * mb) >> shift) + zero. */
 static inline f2c_words f2c_words_weigh(f2c_words a, int32_t ma, f2c_words b, int32_t mb, int32_t k, int32_t shift,
                                         int32_t zero)

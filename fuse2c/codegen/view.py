@@ -69,7 +69,9 @@ class View:
     def only_words(self) -> bool:
         """Whether elements are finished by fours and never one by one."""
         tiles = [t for found in self.flags.get("tiles", {}).values() for t in found]
-        return self.out is not None and bool(self.out.words) and all(t.quads for t in tiles)
+        if self.out is None or not self.out.words:
+            return False
+        return all(t.quads for t in tiles) and not self.flags.get("rest", 0)
 
     @property
     def alone(self) -> str:
@@ -168,7 +170,7 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
     flags = dict(step.spec.flags)
     ports = all_ops()[step.node.op].ports
     if "loads" in flags:
-        seen, values, rows = set(), [], []
+        seen, values, rows, many = set(), [], [], []
         for load in flags.pop("loads"):
             tensor = step.node.inputs[load.port]
             if not load.literal and tensor not in seen:
@@ -180,7 +182,11 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
                     name = f"{name}_row"
                 dtype = plan.graph.type(tensor).dtype
                 values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
+                many += [scalar.loaded_words(f"&{name}[{load.index}]", dtype)] if "fours" in flags else []
         more = tuple(f"&y{i}_row[{index}]" for i, (index, _) in enumerate(flags.pop("further", ()), 2))
+        if "fours" in flags:
+            flags["fours"] = (replace(flags["store"], value=", ".join(many)),)
+            flags["as_stored"] = scalar.BYTES[plan.graph.type(step.node.outputs[0]).dtype]
         flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values), more)
         flags["operands"] = tuple(rows)
     elif "store" in flags:

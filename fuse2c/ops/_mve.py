@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import _dsp
 from fuse2c.ops._tile import Block, Store, index
+from fuse2c.ops.base import Call, Scalar, bind
 
 NEEDS = frozenset({"mve"})
 LANES, GROUP = 16, 4        # elements of a step; outputs of a group
@@ -44,6 +46,29 @@ def why_not(x: TensorType, w: np.ndarray | None) -> str:
     if why := _dsp.why_not(w):
         return why
     return "" if x.dtype == DType.I8 else "the input is not int8"
+
+
+def only_clamps(c: Call) -> bool:
+    """Whether all that is fused behind a call limits its elements to a range, and only the last result leaves it."""
+    if c.group is None:
+        return True
+    return len(c.group.node.outputs) == 1 and all(scalar(c.group.graph, n).clamp is not None for n in c.group.node.parts[1:])
+
+
+def finishes_fours(c: Call) -> str:
+    """Why the elementwise operators of a call cannot be computed four elements at a time; empty if they can."""
+    first = scalar(c.group.graph, c.group.node.parts[0]) if c.group is not None else None
+    if first is None or not first.words:
+        return "it has no form for four elements at a time"
+    return "" if only_clamps(c) else "operators behind it that are no clamps"
+
+
+def scalar(g: Graph, n: Node) -> Scalar:
+    """What an elementwise operator does to an element."""
+    from fuse2c.ops import all_ops
+    op = all_ops()[n.op]
+    assert op.scalar is not None
+    return op.scalar(bind(g, n))
 
 
 def pack(w: np.ndarray, overlap: int) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.ops._mve import LANES
 from fuse2c.ops._tile import Store, index
-from fuse2c.ops.base import Call, Scalar, bind
+from fuse2c.ops.base import Scalar
 
 UNROLLED = 49                       # taps of a window up to which all are computed in line
 FARTHEST = 127                      # what the address of a vector of bytes may have added to it
@@ -119,11 +119,3 @@ def put(channels: int, together: int, names: dict[str, int]) -> str:
     if together == 1 and channels % LANES:
         return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), OUT_C - c);"
     return f"f2c_bytes_store({at}, f2c_sums_to_s8(s));"
-
-
-def only_clamps(c: Call) -> bool:
-    """Whether all that is fused behind a call limits its elements to a range."""
-    from fuse2c.ops import all_ops
-    behind = c.group.node.parts[1:] if c.group is not None else ()
-    scalars = (op.scalar(bind(c.group.graph, n)) for n in behind if c.group is not None and (op := all_ops()[n.op]).scalar)
-    return all(s.clamp is not None for s in scalars)

@@ -250,7 +250,7 @@ def is_depthwise_mve(c: Call) -> str:
     finish = base_spec(c, 0, {}, {}).finish
     if c.y[0].dtype != DType.I8 or finish is None or not finish.words:
         return "its elements cannot be finished four at a time"
-    return "" if _mve_depthwise.only_clamps(c) else "operators behind it that are no clamps"
+    return "" if _mve.only_clamps(c) else "operators behind it that are no clamps"
 
 
 def depthwise_mve_spec(c: Call) -> Spec:
