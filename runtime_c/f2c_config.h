@@ -1,4 +1,4 @@
-/** @file f2c_config.h  Everything that depends on the compiler or the core; of other headers only f2c_mve.h has an #if. */
+/** @file f2c_config.h  Everything that depends on the compiler or the core; no other header has an #if. */
 #ifndef F2C_CONFIG_H
 #define F2C_CONFIG_H
 
@@ -81,6 +81,19 @@
 #define F2C_DSP1(y, name, a, suffix, portable) ((y) = (portable))
 #define F2C_DSP2(y, name, a, b, suffix, portable) ((y) = (portable))
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
+#endif
+
+/** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
+ *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
+ *  in f2c_dots.h: the portable statements, too. */
+#if defined(__GNUC__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE == 3)
+#define F2C_VECTOR_HEADER <arm_mve.h>
+#define F2C_VECTOR(arm, lane, n) arm
+#define F2C_MVE(arm, ...) arm
+#else
+#define F2C_VECTOR_HEADER <stdint.h>
+#define F2C_VECTOR(arm, lane, n) struct { lane at[n]; }
+#define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
 
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the

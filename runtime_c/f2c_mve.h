@@ -12,22 +12,12 @@
 #include "f2c_quant.h"
 #include "f2c_simd.h"
 
-/** F2C_MVE(arm, portable): statements for a core with Helium, and for others. Without optimisation compilers find no
- *  registers for the blocks of f2c_dots.h: the portable bodies, too. */
-#if defined(__GNUC__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE == 3)
-#include <arm_mve.h>
-typedef int8x16_t f2c_bytes;
-typedef int16x8_t f2c_halves;
-typedef int32x4_t f2c_words;
-typedef float32x4_t f2c_reals;
-#define F2C_MVE(arm, ...) arm
-#else
-typedef struct { int8_t at[16]; } f2c_bytes;
-typedef struct { int16_t at[8]; } f2c_halves;
-typedef struct { int32_t at[4]; } f2c_words;
-typedef struct { float at[4]; } f2c_reals;
-#define F2C_MVE(arm, ...) __VA_ARGS__
-#endif
+#include F2C_VECTOR_HEADER
+
+typedef F2C_VECTOR(int8x16_t, int8_t, 16) f2c_bytes;
+typedef F2C_VECTOR(int16x8_t, int16_t, 8) f2c_halves;
+typedef F2C_VECTOR(int32x4_t, int32_t, 4) f2c_words;
+typedef F2C_VECTOR(float32x4_t, float, 4) f2c_reals;
 
 /** F2C_LANES(n): a portable body, for each lane i. */
 #define F2C_LANES(n) for (int32_t i = 0; i < (n); ++i)

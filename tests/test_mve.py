@@ -128,12 +128,41 @@ def test_what_other_kernels_do(tmp_path: Path) -> None:
     assert_c_is_reference(compiled)
 
 
+def elementwise(b: Builder, count: int, zero: int) -> None:
+    """A quantisation, and a sum of two stored operands, of a number of elements."""
+    b.output(b.quantise(b.input((2, 3, count)), 0.021, I8(zero)))
+    x, y = b.stored((1, 2, count), 0.04, I8(zero)), b.stored((1, 2, count), 0.07, I8(-9))
+    b.output(b.quantise(b.op("Add", x, y), 0.09, I8(5)))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 22])
+def test_elements_by_fours(count: int, tmp_path: Path) -> None:
+    """And what is left over."""
+    b = Builder()
+    elementwise(b, count, 100)
+    compiled = m55(b, tmp_path)
+    assert set(kernels(compiled)) == {"elementwise_mve"}
+    assert_c_is_reference(compiled)
+
+
+def test_no_number_is_the_least_one(tmp_path: Path) -> None:
+    """NaN, infinities and ties, as onnxruntime's definition of QuantizeLinear has them."""
+    b = Builder()
+    b.output(b.quantise(b.input((1, 8)), 0.5, I8(-7)))
+    compiled = m55(b, tmp_path)
+    (x,) = compiled.plan.inputs
+    values = np.array([[np.nan, np.inf, -np.inf, 0.25, 0.75, -0.25, 1e30, -60.5]], np.float32)
+    (got,) = run_c(compiled, [{x: values}])
+    assert next(iter(got.values())).reshape(-1).tolist() == [-128, 127, -128, -7, -5, -7, 127, -128]
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
-    names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-one-channel",
-             "conv-batch", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip", "net-planar",
-             "net-nhwc", "net-flattened")
+    elementwise(b, 11, -128)
+    names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-batch",
+             "conv-one-channel", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip",
+             "net-planar", "net-nhwc", "net-flattened")
     for i, name in enumerate(names):
         cases.all_layers()[name](BYTES[i % 3], b)
     for channels, columns in ((8, 9), (24, 5), (4, 7)):
@@ -148,7 +177,7 @@ def all_kinds() -> Builder:
 def test_under_sanitizers(tmp_path: Path) -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
     compiled = m55(all_kinds(), tmp_path)
-    assert {"conv_mve", "depthwise_mve", "pointwise_mve"} <= set(kernels(compiled))
+    assert {"conv_mve", "depthwise_mve", "pointwise_mve", "elementwise_mve"} <= set(kernels(compiled))
     assert_c_is_reference(compiled)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):

@@ -13,7 +13,7 @@ from fuse2c.ops import _mve, all_ops
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Scalar, bind, port_name
+from fuse2c.ops.base import Scalar, port_name
 from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Plan, Step
 
