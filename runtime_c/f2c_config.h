@@ -83,6 +83,19 @@
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
 #endif
 
+/** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
+ *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
+ *  in f2c_dots.h: the portable statements, too. */
+#if defined(__GNUC__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE == 3)
+#define F2C_VECTOR_HEADER <arm_mve.h>
+#define F2C_VECTOR(arm, lane, n) arm
+#define F2C_MVE(arm, ...) arm
+#else
+#define F2C_VECTOR_HEADER <stdint.h>
+#define F2C_VECTOR(arm, lane, n) struct { lane at[n]; }
+#define F2C_MVE(arm, ...) __VA_ARGS__
+#endif
+
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
  *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_SAT)
@@ -116,6 +129,16 @@
 #define F2C_CORE __attribute__((noipa))
 #else
 #define F2C_CORE
+#endif
+
+/** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,
+ *  and delay sums until they are needed, which takes more vectors than there are. */
+#if defined(__clang__)
+#define F2C_VECTOR_CORE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define F2C_VECTOR_CORE __attribute__((noipa, optimize("no-branch-count-reg", "no-schedule-insns", "no-tree-ter")))
+#else
+#define F2C_VECTOR_CORE
 #endif
 
 /** F2C_UNROLL_BY(n): the next loop is short and hot; unroll it by n, which divides its trips. */

@@ -184,6 +184,16 @@ def test_low_overhead_loops_and_selects(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_vector_instructions(tmp_path: Path) -> None:
+    """What Helium kernels have: predicates, pointers that move on, sums in core registers, stores of a part."""
+    text = "f: movs r3, #7\nmovs r5, #9\nvctp.8 r3\nvpst\nvldrbt.8 q0, [r0], #16\nvmladava.s8 r2, q0, q0\n" \
+           "vmov q1[2], q1[0], r2, r3\nvmulh.s32 q1, q1, q0\nvqmovnb.s32 q1, q1\nvpst\nvstrbt.8 q1, [r1], #16\n" \
+           "1: subs r5, #1\nbne 1b\nbx lr"
+    result = wcet.analyse(assembled(tmp_path, text, "cortex-m55"), "f")
+    assert result.instructions == 11 + 2 * 9 + 1 and result.single_path
+
+
+@needs_gcc
 def test_the_longer_way_of_a_fork_counts(tmp_path: Path) -> None:
     text = "f: ldrb r1, [r0]\ncmp r1, #3\nbeq 1f\nnop\nnop\nb 2f\n1: nop\n2: ldrb r1, [r0, #1]\ncbz r1, 3f\nnop\n3: bx lr"
     result = wcet.analyse(assembled(tmp_path, text), "f")

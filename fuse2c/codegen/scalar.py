@@ -3,21 +3,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
-from fuse2c.ops import all_ops
+from fuse2c.ops import _mve, all_ops
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Scalar, bind, port_name
+from fuse2c.ops.base import Scalar, port_name
 from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Plan, Step
 
 HALF = {DType.F16: "f16", DType.BF16: "bf16"}
+BYTES = {DType.I8: "s8", DType.U8: "u8"}
 
 
 def row_start(plan: Plan, tensor: str, variable: str, stride: str) -> str:
@@ -56,6 +57,8 @@ class Out:
     uses_channel: bool
     uses_at: bool
     operands: tuple[str, ...]       # C names of the tail's operands
+    words: tuple[str, ...] = ()     # the same for four elements that are adjacent in memory, if there is such a form
+    words_params: str = ""
 
     def call(self, values: str, channel: str, at: str, row: str, more: tuple[str, ...] = ()) -> str:
         """The C expression that finishes `values`; `row` ends the names of pointers to rows; `more` are addresses."""
@@ -73,6 +76,7 @@ class Open:
     limits: tuple[int, int]
     comment: str
     limited: Mapping[tuple[int, int], str]      # expressions that need no limiting, by range
+    words: str = ""
 
 
 @dataclass(slots=True)
@@ -87,6 +91,8 @@ class Chain:
     value: dict[str, str] = field(default_factory=dict)         # tensor -> C expression of its element
     opened: Open | None = None
     count: int = 0                                              # temporaries so far
+    words: list[str] | None = field(default_factory=list)       # the lines for four elements; None: there is no such form
+    four: dict[str, str] = field(default_factory=dict)          # tensor -> C expression of four neighbouring elements
 
     def temporary(self) -> str:
         """A new C name."""
@@ -105,23 +111,37 @@ class Chain:
                 and self.alone(self.opened.tensor):
             low, high = scalar.clamp
             limits = (min(max(self.opened.limits[0], low), high), min(max(self.opened.limits[1], low), high))
-            self.opened = Open(tensor, self.opened.expr, limits, f"{self.opened.comment}, {node.op}", self.opened.limited)
+            self.opened = replace(self.opened, tensor=tensor, limits=limits, comment=f"{self.opened.comment}, {node.op}")
             return
         self.close()
         values = {port: self.operand(t) if t in self.graph.tensors else t for port, t in args.items()}
         expr = self.expand(scalar.expr, scalar, values, key)
+        four = {port: self.four.get(t, "") for port, t in args.items() if f"{{{port}}}" in scalar.words}
+        words = self.expand(scalar.words, scalar, four, key) if all(four.values()) else ""
         if scalar.limits is not None:
             limited = {limits: self.expand(text, scalar, values, key) for limits, text in scalar.limited.items()}
-            self.opened = Open(tensor, expr, scalar.limits, node.op, limited)
+            self.opened = Open(tensor, expr, scalar.limits, node.op, limited, words)
         else:
             self.put(tensor, expr if node.quantised else wrapped(expr, self.graph.type(tensor).dtype), node.op)
+            self.put_words(tensor, words, node.op)
 
-    def close(self) -> None:
-        """Print the open expression, limited to its range."""
+    def close(self, last: bool = False) -> None:
+        """Print the open expression, limited to its range; who stores the last words limits them to the element type."""
         if self.opened is not None:
             o, self.opened = self.opened, None
             clamped = f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})"
             self.put(o.tensor, o.limited.get(o.limits, clamped), o.comment)
+            stored_as_is = last and o.limits == self.graph.type(o.tensor).dtype.range
+            limited = o.words if stored_as_is or not o.words else f"f2c_words_clamp({o.words}, {o.limits[0]}, {o.limits[1]})"
+            self.put_words(o.tensor, limited, o.comment)
+
+    def put_words(self, tensor: str, expr: str, comment: str) -> None:
+        """The same for four elements; the first operator without such a form ends the attempt."""
+        if self.words is None or not expr:
+            self.words = None
+            return
+        name = self.four[tensor] = self.value[tensor]
+        self.words.append(f"const f2c_words {name} = {expr};  /* {comment} */")
 
     def put(self, tensor: str, expr: str, comment: str) -> None:
         """One more temporary."""
@@ -144,6 +164,8 @@ class Chain:
             return self.value[tensor]
         name = self.operands.setdefault(tensor, f"r{len(self.operands) + 1}")
         y, op = self.graph.type(self.step.node.outputs[0]), all_ops()[self.step.node.op]
+        if t.dtype in BYTES and not channel_vector(op, y, t):
+            self.four[tensor] = loaded_words(f"&{name}[at]", t.dtype)
         return loaded(f"{name}[{self.step.spec.channel if channel_vector(op, y, t) else 'at'}]", t.dtype)
 
     def expand(self, text: str, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
@@ -162,22 +184,31 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     chain = Chain(graph, step)
     params, rest = _head(chain)
     for i, node in enumerate(rest, len(step.node.parts) - len(rest)):       # the anchor's own tables have no number
-        chain.add(node, _scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
-    chain.close()
+        chain.add(node, _mve.scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
+    chain.close(last=True)
     final, *more = step.node.outputs
     operands = tuple(chain.operands)
     if not chain.lines:
         return None, chain.tables, operands
     body, ctype = "\n".join(chain.lines), CTYPE[graph.type(final).dtype]
+    many = [p.replace("int32_t ", "f2c_words ").replace("float ", "f2c_reals ") for p in params]
     uses_at, uses_channel = "[at]" in body, bool(re.search(rf"\b{step.spec.channel}\b", body))
-    params += [f"int32_t {step.spec.channel}"] * uses_channel + ["int32_t at"] * uses_at
-    params += [f"const {CTYPE[graph.type(t).dtype]} *{chain.operands[t]}" for t in operands]
+    more_params = [f"int32_t {step.spec.channel}"] * uses_channel + ["int32_t at"] * uses_at
+    more_params += [f"const {CTYPE[graph.type(t).dtype]} *{chain.operands[t]}" for t in operands]
+    params += more_params
     if "further" in step.spec.flags:
         params += [f"{CTYPE[graph.type(t).dtype]} *y{i}" for i, t in enumerate(more, 2)]
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
+    words = (*chain.words, f"return {chain.four[final]};") if chain.words and _by_fours(step) else ()
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
-               tuple(chain.operands.values())), chain.tables, operands
+               tuple(chain.operands.values()), words, ", ".join(many + more_params)), chain.tables, operands
+
+
+def _by_fours(step: Step) -> bool:
+    """Whether the kernel finishes four neighbouring elements at once, if it can."""
+    tiles = [t for found in step.spec.flags.get("tiles", {}).values() for t in found]
+    return "fours" in step.spec.flags or any(t.quads for t in tiles)
 
 
 def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
@@ -193,21 +224,15 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
                 chain.value[t] = load.literal
             elif t not in chain.value:
                 params.append(f"{COMPUTE[graph.type(t).dtype]} {port}")
-                chain.value[t] = port
+                chain.value[t] = chain.four[t] = port
         return params, parts
     first = parts[0].outputs[0]
     acc = step.spec.acc or COMPUTE[graph.type(first).dtype]
-    chain.value[first] = "acc"
+    chain.value[first] = chain.four["acc"] = "acc"
     if step.spec.finish is not None:
         chain.value["acc"] = "acc"
         chain.add(parts[0], step.spec.finish, {"a": "acc"}, "")
     return [f"{acc} acc"], parts[1:]
-
-
-def _scalar(graph: Graph, node: Node) -> Scalar:
-    op = all_ops()[node.op]
-    assert op.scalar is not None
-    return op.scalar(bind(graph, node))
 
 
 def _bare(expr: str) -> str:
@@ -226,3 +251,21 @@ def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, mor
     """The C statement that finishes and stores one element; `values` replaces the store's own value."""
     value, row = s.value if values is None else values, "_row" if by_rows else ""
     return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row, more) if o else value};"
+
+
+def finished(o: Out | None, tile: _mve.Tile, dtype: DType) -> tuple[str, ...]:
+    """The C statements that finish and store the sums of a tile: four at once where there is such a form."""
+    if o is None or not o.words or not tile.quads:
+        return tuple(store(o, lane, True) for lane in tile.lanes)
+    values = [f"const f2c_words {q.name} = {in_words(o, Store(q.value, q.channel, q.at))};" for q in tile.quads]
+    return (*values, *(f"f2c_words_to_{BYTES[dtype]}(&y_row[{q.at}], {q.name});" for q in tile.quads))
+
+
+def in_words(o: Out, s: Store) -> str:
+    """The C expression that finishes four neighbouring elements."""
+    return replace(o, name=f"{o.name}4").call(s.value, s.channel, s.at, "_row")
+
+
+def loaded_words(address: str, dtype: DType) -> str:
+    """Four neighbouring elements in memory."""
+    return f"f2c_reals_at({address})" if dtype == DType.F32 else f"f2c_words_from_{BYTES[dtype]}({address})"

@@ -66,6 +66,14 @@ class View:
     tables_first: tuple[str, ...] = ()
 
     @property
+    def only_words(self) -> bool:
+        """Whether elements are finished by fours and never one by one."""
+        tiles = [t for found in self.flags.get("tiles", {}).values() for t in found]
+        if self.out is None or not self.out.words:
+            return False
+        return all(t.quads for t in tiles) and not self.flags.get("rest", 0)
+
+    @property
     def alone(self) -> str:
         """The qualifier of the result's row in a further function of the kernel: no operand of the tail can be the same."""
         return "" if self.tail else "restrict "
@@ -163,7 +171,7 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
     flags = dict(step.spec.flags)
     ports = all_ops()[step.node.op].ports
     if "loads" in flags:
-        seen, values, rows = set(), [], []
+        seen, values, rows, many = set(), [], [], []
         for load in flags.pop("loads"):
             tensor = step.node.inputs[load.port]
             if not load.literal and tensor not in seen:
@@ -175,13 +183,24 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
                     name = f"{name}_row"
                 dtype = plan.graph.type(tensor).dtype
                 values.append(scalar.loaded(f"{name}[{load.index}]", dtype))
+                many += [scalar.loaded_words(f"&{name}[{load.index}]", dtype)] if "fours" in flags else []
         more = tuple(f"&y{i}_row[{index}]" for i, (index, _) in enumerate(flags.pop("further", ()), 2))
+        if "fours" in flags:
+            flags["fours"] = (replace(flags["store"], value=", ".join(many)),)
+            flags["as_stored"] = scalar.BYTES[plan.graph.type(step.node.outputs[0]).dtype]
         flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values), more)
         flags["operands"] = tuple(rows)
     elif "store" in flags:
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
+    if "fours" in flags:
+        assert out is not None and out.words, "the kernel's condition promises this form"
+        flags["fours"] = tuple(scalar.in_words(out, s) for s in flags["fours"])
+    if "tiles" in flags:
+        dtype = plan.graph.type(step.node.outputs[0]).dtype
+        flags["tiles"] = {key: tuple(replace(t, lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))
+                                     for t in tiles) for key, tiles in flags["tiles"].items()}
     own = [port_name(ports, i) for i in range(max(len(ports), len(step.node.inputs)))]
     operands = dict(zip(own, own, strict=True)) | dict(names)
     for key, value in flags.items():

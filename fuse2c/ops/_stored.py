@@ -75,7 +75,8 @@ def scalar(c: Call, real: Real) -> Scalar:
         return Scalar(f"f2c_add_float({{a}} - {za}, {{b}} - {zb}, {fa}, {fb}, {s.low - s.zero}, {s.high - s.zero}) "
                       f"+ {zero}", limits=limits)
     ma, mb, k = (literal(n, DType.I32) for n in s.constants)
-    return Scalar(f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}", limits=limits, limited=_narrowed(c, s))
+    return Scalar(f"((({{a}} * {ma}) + {k} + ({{b}} * {mb})) >> {s.shift}) + {zero}", limits=limits, limited=_narrowed(c, s),
+                  words=f"f2c_words_weigh({{a}}, {ma}, {{b}}, {mb}, {k}, {s.shift}, {zero})")
 
 
 def _narrowed(c: Call, s: SumRequant) -> dict[tuple[int, int], str]:

@@ -155,14 +155,20 @@ def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "") 
     """
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits = (r.low, r.high)
+
+    def many(kind: str, name: str) -> str:
+        """The factors of four channels."""
+        return f"f2c_{kind}_at(&{{t_{name}}}{index})" if len(r.scale) > 1 else f"f2c_{kind}_same({{t_{name}}}[0])"
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
-        return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits)
+        words = f"f2c_words_requant_float({value}, {many('reals', 'scale')}, {r.zero})"
+        return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits, words=words)
     table, mult = ({}, mult) if mult else ({"mult": r.multipliers}, f"{{t_mult}}{index}")
     if r.shift >= 33:
         j = r.shift - 32
         args = f"({value}, {mult}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
         limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
-        return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited)
+        words = f"f2c_words_requant{args}".replace(mult, many("words", "mult")) if table else ""
+        return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited, words=words)
     text = f"f2c_requant_wide({value}, {mult}, {r.shift}, {r.zero}, {r.low}, {r.high})"
     return Scalar(text, table, limits=limits)

@@ -101,6 +101,7 @@ class Scalar:
     clamp: tuple[int, int] | None = None    # set when the operator is no more than this clamp of {a}
     limits: tuple[int, int] | None = None   # the result is still to be limited to this range
     limited: Mapping[tuple[int, int], str] = field(default_factory=dict)    # forms that do it themselves, by range
+    words: str = ""             # `expr` for four elements at once, by functions of f2c_mve.h; "": there is no such form
 
 
 @dataclass(frozen=True, slots=True)

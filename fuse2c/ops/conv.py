@@ -13,8 +13,8 @@ from math import prod
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _tile, _volume, _window
+from fuse2c.ir.types import DType, TensorType
+from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -238,6 +238,32 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * int(inside) * taps * names["OUT_W"] * names["OUT_C"])
 
 
+def is_depthwise_mve(c: Call) -> str:
+    """int8, as many outputs as channels, nothing but clamps behind it."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    x, w = c.type(0), c.constant(1)
+    if c.type(1).shape[0] != c.attrs.group:
+        return "several outputs a channel"
+    if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+        return why
+    finish = base_spec(c, 0, {}, {}).finish
+    if c.y[0].dtype != DType.I8 or finish is None or not finish.words:
+        return "its elements cannot be finished four at a time"
+    return "" if _mve.only_clamps(c) else "operators behind it that are no clamps"
+
+
+def depthwise_mve_spec(c: Call) -> Spec:
+    """16 channels at a time, or all channels of several pixels."""
+    flat, bias = matrix(c)
+    names = _window.constants(c, c.attrs.window)
+    tables, own, flags = _mve_depthwise.flags(flat.reshape(-1, names["K_H"], names["K_W"]), names)
+    tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
+    spec = base_spec(c, flags.pop("scratch"), tables, own | {"FILL": c.quant(0).zero[0]}, **flags)
+    assert spec.finish is not None
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]))
+
+
 def unpadded(c: Call) -> int:
     """Multiply-accumulates of a kernel that skips the padding."""
     x, y = c.type(0), c.y[0]
@@ -270,6 +296,35 @@ def is_dsp(c: Call) -> str:
     return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
 
 
+def is_mve(c: Call) -> str:
+    """One group of int8."""
+    w = c.constant(1)
+    return is_dsp(c) or _mve.why_not(c.type(0), None if w is None else _tile.centred(w, c.quant(1), 0))
+
+
+def is_pointwise_mve(c: Call) -> str:
+    """Pixels that fill a vector are read in place."""
+    if why := is_pointwise(c) or is_mve(c):
+        return why
+    return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
+
+
+def adjacent(c: Call, names: dict[str, int]) -> bool:
+    """Whether the elements under a row of the window are adjacent in memory."""
+    channels = c.type(0).shape[1]
+    return names["DIL_W"] == 1 and (channels == 1 or names["X_SC"] == 1) and (names["K_W"] == 1 or names["X_SW"] == channels)
+
+
+def mve_spec(c: Call, direct: bool) -> Spec:
+    """Pixels are read in place, or the elements under a window are gathered."""
+    flat, bias = matrix(c)
+    y, names = c.y[0], _window.constants(c, c.attrs.window)
+    tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
+           "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
+    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+
+
 def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
     """The spec of a kernel with tiles of at most `pixels` pixels; what they read is in strips: as it lies, or gathered."""
     def spec(c: Call) -> Spec:
@@ -280,8 +335,8 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         found = _dsp.runs(names["OUT_W"], pixels)
         end = _dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
-        adjacent = not seg.loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(adjacent),
+        in_line = not seg.loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(in_line),
                "GROUP_STEP": names["STRIDE_W"], "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
         strip = flags["strips"][found[0].key]
         edge = 0 if is_pointwise(c) == "" else strip.groups * strip.width * x.shape[1]
@@ -306,8 +361,11 @@ OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
+        _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
         _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
+        _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
           for n in _dsp.TILES),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),

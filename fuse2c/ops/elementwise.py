@@ -273,6 +273,28 @@ def spec(c: Call) -> Spec:
                        "store": _tile.Store("", "", n.index[0])})
 
 
+def mve_when(c: Call) -> str:
+    """Elements of 8 bits that are finished four at a time, from operands that lie in memory as they do."""
+    from fuse2c.ops._mve import finishes_fours
+    whole = c.group.call if c.group is not None else c
+    s = spec(c)
+    index = s.flags["nest"].index
+    if whole.y[0].dtype not in (DType.I8, DType.U8) or len(s.flags["nest"].loops) > 1 or len(whole.y) > 1:
+        return "the result is not one tensor of 8 bits whose rows have no gaps"
+    loads = [load for load in s.flags["loads"] if not load.literal]
+    plain = (DType.F32, DType.I8, DType.U8)
+    if any(load.index != index[0] or load.table or whole.type(load.port).dtype not in plain for load in loads):
+        return "an operand does not lie in memory like the result"
+    return finishes_fours(c)
+
+
+def mve_spec(c: Call) -> Spec:
+    """Four elements at a time, then the rest."""
+    s = spec(c)
+    count = int(s.flags["nest"].loops[0].end)
+    return replace(s, constants={"COUNT": count, "WHOLE": count // 4 * 4}, flags={**s.flags, "fours": (), "rest": count % 4})
+
+
 def when(c: Call) -> str:
     """Types for which the row has a C form; 8-bit stored values with an integer form."""
     if c.quantised:
@@ -289,7 +311,8 @@ def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[
     """One of the operators of this file."""
     return Op(name=name, onnx=onnx, ports=ports, infer=infer, reference=reference, integer=_stored.integer,
               layout="same", anchor=True, half=True, scalar=scalar, costly=costly,
-              kernels=(Kernel("elementwise", spec, when=when),))
+              kernels=(Kernel("elementwise_mve", mve_spec, when=lambda c: when(c) or mve_when(c), needs=frozenset({"mve"})),
+                       Kernel("elementwise", spec, when=when)))
 
 
 OWN: dict[str, dict[str, Callable[[Source], None]]] = {

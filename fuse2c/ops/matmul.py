@@ -15,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _dsp, _tile
+from fuse2c.ops import _dsp, _mve, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -175,10 +175,8 @@ def dense_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tile, block = (1, 4) if rows == 1 else (2, 4 if c.type(0).dtype.is_float else 2)
-    names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "TILE": tile, "STRIDE_H": 1,
-             "STRIDE_W": 1, "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
-    return Spec(constants=names, tables={"w": _tile.pack(flat, block), "b": bias}, finish=finish,
-                by_rows=True,
+    return Spec(constants=pixels(rows, depth, columns) | {"TILE": tile}, tables={"w": _tile.pack(flat, block), "b": bias},
+                finish=finish, by_rows=True,
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
@@ -187,19 +185,18 @@ def dsp_when(c: Call) -> str:
     return dense_when(c) or _dsp.why_not(dense(c)[0] if c.quantised else None)
 
 
-def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
-    """The spec of a pointwise convolution over M pixels of K channels, in tiles of at most `pixels`; 0: without scratch."""
+def dsp_spec(tile: int) -> Callable[[Call], Spec]:
+    """The spec of a pointwise convolution over M pixels of K channels, in tiles of at most `tile`; 0: without scratch."""
     def spec(c: Call) -> Spec:
         flat, bias, _ = dense(c)
         end = _dsp.finish(c, _tile.requant(c, c.quant(1), flat, c.constant(2)))
         depth, columns = flat.shape[1], flat.shape[0]
         rows = c.type(0).count // depth
-        names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
-                 "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
         x, to = c.type(0), (1, columns)
-        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
+        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, tile), to, end) if tile \
             else _dsp.dense_flags(x, flat, bias, to, end)
-        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, scratch=4 * words, flags=flags | {"rowwise": True})
+        return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=end.scalar, channel=end.channel,
+                    scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
 
 
@@ -211,6 +208,29 @@ def single(c: Call) -> str:
     if c.type(0).count > depth:
         return "several rows share what is widened"
     return "" if depth > _dsp.LONG or c.y[0].count <= 2 * _dsp.DENSE else "a short row for many outputs"
+
+
+def mve_when(c: Call) -> str:
+    """A dense layer of int8 with rows that fill a vector."""
+    if why := dense_when(c) or _mve.why_not(c.type(0), dense(c)[0] if c.quantised else None):
+        return why
+    return "" if c.type(0).shape[-1] >= _mve.LANES else "a row does not fill a vector"
+
+
+def mve_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    flat, bias, finish = dense(c)
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = c.type(0).count // depth
+    tables, flags = _mve.flags(flat, bias, True, rows, (1, columns))
+    names = pixels(rows, depth, columns) | {"PAIRED": rows // 2 * 2}
+    return Spec(constants=names, tables=tables, finish=finish, by_rows=True, flags=flags | {"rowwise": True})
+
+
+def pixels(rows: int, depth: int, columns: int) -> dict[str, int]:
+    """The constants of a pointwise convolution over one row of pixels."""
+    return {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
+            "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
 
 
 def nest_form(c: Call) -> Contraction | str:
@@ -310,6 +330,7 @@ OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
+             Kernel("pointwise_mve", mve_spec, when=mve_when, needs=_mve.NEEDS),
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from fuse2c.ir.types import DType, Quant, TensorType
-from fuse2c.ops import elementwise
+from fuse2c.ops import _mve, elementwise
 from fuse2c.ops._emit import Emit
 from fuse2c.ops._scalars import literal
 from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
@@ -184,7 +184,8 @@ def quantise_scalar(c: Call) -> Scalar:
     """C: a division, since the product with the reciprocal would differ on ties."""
     scale, zero = _operand(c, 1, "{b}", DType.F32), _operand(c, 2, "{c}", DType.I32)
     low, high = c.y[0].dtype.range
-    return Scalar(f"f2c_quantise({{a}}, {scale}, {zero}, {low}, {high})")
+    words = f"f2c_words_quantise({{a}}, {scale}, {zero}, {low})" if "{" not in scale + zero else ""
+    return Scalar(f"f2c_quantise({{a}}, {scale}, {zero}, {low}, {high})", words=words)
 
 
 def when(c: Call) -> str:
@@ -259,7 +260,8 @@ def from_qlinear_binary(src: Source) -> None:
     add_quantise(src, y, (6, 7), src.outputs[0])
 
 
-KERNELS = (Kernel("elementwise", elementwise.spec, when=when),)
+KERNELS = (Kernel("elementwise_mve", elementwise.mve_spec, when=lambda c: when(c) or elementwise.mve_when(c), needs=_mve.NEEDS),
+           Kernel("elementwise", elementwise.spec, when=when))
 OPS = (
     Op(name="QuantizeLinear", ports=("a", "b", "c"), infer=infer, reference=quantise_reference, layout="same",
        anchor=True, scalar=quantise_scalar, kernels=KERNELS, docs="per tensor, per axis, blocked",

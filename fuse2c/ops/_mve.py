@@ -1,0 +1,125 @@
+"""The matrix core for Arm's Helium (MVE): tiles of two pixels by four outputs, or one by eight, 16 products an instruction.
+
+The elements of a pixel are read as they lie in memory; see runtime_c/f2c_dots.h. Weights are in groups of four outputs,
+[outputs / 4][steps][4][16]. Four sums are finished at once where the operators behind them have such a form.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fuse2c.ir.graph import Graph, Node
+from fuse2c.ir.types import DType, TensorType
+from fuse2c.ops import _dsp
+from fuse2c.ops._tile import Block, Store, index
+from fuse2c.ops.base import Call, Scalar, bind
+
+NEEDS = frozenset({"mve"})
+LANES, GROUP = 16, 4        # elements of a step; outputs of a group
+
+
+@dataclass(frozen=True, slots=True)
+class Quad:
+    """Four sums of neighbouring outputs: the C name of what they become, their value, their channel and index in y."""
+
+    name: str
+    value: str
+    channel: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block of outputs of one or two pixels: the call that sums their products up, and what becomes of the sums."""
+
+    block: Block
+    dots: str
+    lanes: tuple[Store, ...]
+    quads: tuple[Quad, ...]         # the same sums; none: they are no neighbours in memory, or fewer than four
+    lines: tuple[str, ...] = ()     # the statements that finish and store them, filled in by the code generator
+
+
+def why_not(x: TensorType, w: np.ndarray | None) -> str:
+    """Why this core cannot take an input and weights (as `_dsp.why_not` has them); empty if it can."""
+    if why := _dsp.why_not(w):
+        return why
+    return "" if x.dtype == DType.I8 else "the input is not int8"
+
+
+def only_clamps(c: Call) -> bool:
+    """Whether all that is fused behind a call limits its elements to a range, and only the last result leaves it."""
+    if c.group is None:
+        return True
+    return len(c.group.node.outputs) == 1 and all(scalar(c.group.graph, n).clamp is not None for n in c.group.node.parts[1:])
+
+
+def finishes_fours(c: Call) -> str:
+    """Why the elementwise operators of a call cannot be computed four elements at a time; empty if they can."""
+    first = scalar(c.group.graph, c.group.node.parts[0]) if c.group is not None else None
+    if first is None or not first.words:
+        return "it has no form for four elements at a time"
+    return "" if only_clamps(c) else "operators behind it that are no clamps"
+
+
+def scalar(g: Graph, n: Node) -> Scalar:
+    """What an elementwise operator does to an element."""
+    from fuse2c.ops import all_ops
+    op = all_ops()[n.op]
+    assert op.scalar is not None
+    return op.scalar(bind(g, n))
+
+
+def pack(w: np.ndarray, overlap: int) -> np.ndarray:
+    """[outputs, depth] int8 in the order of the tiles; the first step has weights only for what the second one does not."""
+    outputs = w.shape[0]
+    first = LANES - overlap
+    spread = np.concatenate([w[:, :first], np.zeros((outputs, overlap), w.dtype), w[:, first:]], axis=1)
+    steps = -(-spread.shape[1] // LANES)
+    whole = np.pad(spread, ((0, -outputs % GROUP), (0, steps * LANES - spread.shape[1])))
+    return whole.reshape(-1, GROUP, steps, LANES).transpose(0, 2, 1, 3).reshape(-1)
+
+
+def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int,
+          y: tuple[int, int]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(tables, values for the templates) of the core.
+
+    w: [outputs, depth] centred int8; direct: pixels are read in place, nothing behind their last element; width: pixels
+    of a row; y: distances of neighbouring channels and pixels of the result, in elements.
+    """
+    outputs, depth = w.shape
+    overlap = -depth % LANES if direct else 0
+    packed = pack(w, overlap)
+    steps = -(-depth // LANES)
+    tail = f"{LANES - overlap}, {steps}, s)"
+    two = f"f2c_dots_2x4(a, b, &w, {tail}"
+    one = f"(a, &w, {tail}"
+    whole, rest = outputs // GROUP * GROUP, outputs % GROUP
+    wide = outputs // (2 * GROUP) * 2 * GROUP
+    blocks = {"two": [(Block(0, whole, GROUP), two), (Block(whole, outputs, rest), two)],
+              "one": [(Block(0, wide, 2 * GROUP), f"f2c_dots_1x8{one}"), (Block(wide, whole, GROUP), f"f2c_dots_1x4{one}"),
+                      (Block(whole, outputs, rest), f"f2c_dots_1x4{one}")]}
+    tiles = {key: tuple(tile(b, f"{dots};", y, key == "two") for b, dots in found if b.end > b.first)
+             for key, found in blocks.items() if (width > 1 if key == "two" else width % 2)}
+    tiles = {"one": (), "two": ()} | tiles
+    return {"w": packed, "b": bias}, {"tiles": tiles, "depth": LANES * steps}
+
+
+def tile(block: Block, dots: str, y: tuple[int, int], two: bool) -> Tile:
+    """The sums of a block: s[0..3] of the first pixel or group, s[4..7] of the second one."""
+    def channel(o: int) -> str:
+        return f"oc + {o}" if o else "oc"
+    lanes, quads = [], []
+    for second in (0, GROUP) if two or block.size > GROUP else (0,):
+        base = f"at + {y[1]}" if two and second else "at"
+        outs = [o + (0 if two else second) for o in range(min(block.size, GROUP))]
+        for i, o in enumerate(outs, second):
+            oc = channel(o)
+            lanes.append(Store(f"s[{i}] + {{b}}[{oc}]", oc, index(base, oc, y[0])))
+        if len(outs) == GROUP and y[0] == 1:
+            sums = ", ".join(f"s[{second + i}]" for i in range(GROUP))
+            oc = channel(outs[0])
+            value = f"f2c_words_add(f2c_words_of({sums}), f2c_words_at(&{{b}}[{oc}]))"
+            quads.append(Quad(f"v{second}", value, oc, index(base, oc, 1)))
+    return Tile(block, dots, tuple(lanes), tuple(quads))
