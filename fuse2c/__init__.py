@@ -17,7 +17,7 @@ import numpy as np
 
 from fuse2c import bench as _bench
 from fuse2c import check as _check
-from fuse2c import frontend, report, target
+from fuse2c import fission, frontend, report, target
 from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
 from fuse2c.ir.graph import Graph
@@ -55,6 +55,11 @@ class Compiled:
         rows = _check.random_samples(self.plan, count, seed) if samples is None else samples
         return _check.check(self.plan, rows, self.path, opt=opt, cc=cc, progress=progress)
 
+    def replanned(self, parts: Mapping[str, int]) -> Plan:
+        """The plan with some layers split, see passes/split.py."""
+        graph = frontend.load(self.path, self.plan.options)
+        return compile_plan(Plan(graph, self.plan.target, self.plan.options, parts=parts))
+
     def unfused(self) -> Compiled:
         """The same model with one kernel for each node, however much memory that takes."""
         if not self.plan.options.fuse:
@@ -67,8 +72,22 @@ class Compiled:
         """Instructions, flash, RAM; see fuse2c.bench."""
         return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
 
+    def proven(self, *, opt: str = "-O3", cc: str | None = None) -> Compiled:
+        """With a step budget, on a board: the model in steps whose bounds are proven from the machine code of this compiler.
+
+        PlanError if a part that cannot be split takes more than a step; Refused where there is no bound.
+        """
+        budget = self.plan.options.step_budget
+        if budget is None or self.plan.target.is_host:
+            return self
+        def bounds(p: Plan) -> list[int]:
+            return [step.instructions for step in _bench.worst_case(p, opt=opt, cc=cc).steps]
+        planned, costs = fission.fitted(self.replanned, bounds, budget)
+        proof = f"proven for {self.plan.target.name}, {_bench.compiler(planned, cc)}, {opt}"
+        return replace(self, plan=fission.proven(planned, costs, bounds, budget, proof))
+
     def wcet(self, *, opt: str = "-O3", cc: str | None = None) -> Result:
-        """The worst case of one run on the target, from the machine code; see fuse2c.wcet."""
+        """The worst case of one run on the target, and of its steps, from the machine code; see fuse2c.wcet."""
         return _bench.worst_case(self.plan, opt=opt, cc=cc)
 
 
@@ -80,10 +99,14 @@ def imported(path: str | Path, target_name: str, options: Options, dump_after: t
 
 def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Compiled:
     """Read, plan and return a model. Raises Fuse2cError."""
-    file = Path(path)
     board = target.load(target_name).limited(options.ram, options.flash)
-    graph = frontend.load(file, options)
-    return Compiled(compile_plan(Plan(graph, board, options), dump_after), file)
+    model = Compiled(compile_plan(Plan(frontend.load(Path(path), options), board, options), dump_after), Path(path))
+    if options.step_budget is None:
+        return model
+    if not board.is_host:       # estimates, until the machine code is looked at: see Compiled.proven
+        return replace(model, plan=fission.estimated(model.plan))
+    planned, costs = fission.fitted(model.replanned, lambda p: p.slices.bounds if p.slices else (), options.step_budget)
+    return replace(model, plan=fission.cut(planned, costs, options.step_budget))
 
 
 def plan(path: str | Path, target: str = "host", **options: Any) -> Compiled:

@@ -22,6 +22,8 @@ class Options:
     dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
     numbers. ram, flash: limits in bytes instead of the target's. name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
+    step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
+    caller passes, so that the arena is the caller's.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -40,8 +42,13 @@ class Options:
     flash: int | None = None
     name: str | None = None
     stateful: tuple[tuple[str, str], ...] = ()
+    step_budget: int | None = None
 
     def __post_init__(self) -> None:
         for key, allowed in CHOICES.items():
             if getattr(self, key) not in allowed:
                 raise PlanError(f"{key} is {getattr(self, key)!r}", hint=f"one of {', '.join(allowed)}")
+        if self.step_budget is not None:
+            if self.input_rows:
+                raise PlanError("steps of an input that is pushed row by row", hint="a row that is pushed is a step already")
+            object.__setattr__(self, "arena", "caller")

@@ -1,6 +1,7 @@
 """The plan: everything decided about a model on a target. C and reports are printed from it."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -76,6 +77,18 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """Where <name>_step stops: step i runs the units first[i] .. first[i + 1] - 1, see passes/_units.py.
+
+    `bounds`: the most instructions of each step; `proof`: what proves them, empty where they are estimates.
+    """
+
+    first: tuple[int, ...]
+    bounds: tuple[int, ...]
+    proof: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
 
@@ -110,6 +123,8 @@ class Plan:
     kernels: tuple[Launch, ...] = ()    # calls that are one kernel; none: each step is one
     front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
     peak: Peak | None = None            # None: nothing is ever live
+    parts: Mapping[str, int] = field(default_factory=dict)  # result -> nodes that compute its channels, where one is too long
+    slices: Slices | None = None        # with --step-budget, from fission.py
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
 
     def decide(self, stage: str, *rows: tuple[str, bool, str]) -> Plan:
