@@ -22,6 +22,7 @@ from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
 from fuse2c.ir.graph import Graph
 from fuse2c.options import Options
+from fuse2c.passes import bound
 from fuse2c.pipeline import PIPELINE, compile_plan
 from fuse2c.plan import Plan
 
@@ -44,9 +45,9 @@ class Compiled:
         """A summary for people."""
         return report.summary(self.plan)
 
-    def emit(self, output: str | Path) -> Path:
-        """Write the C project into a folder (replaced if fuse2c wrote it before). Returns the folder."""
-        return project.write(self.plan, Path(output))
+    def emit(self, output: str | Path, more: Mapping[str, str] | None = None) -> Path:
+        """Write the C project into a folder (replaced if fuse2c wrote it before), with further files. Returns the folder."""
+        return project.write(self.plan, Path(output), more or {})
 
     def check(self, samples: Sequence[Mapping[str, np.ndarray]] | None = None, *, count: int = 20, seed: int = 0,
               opt: str = "-O2", cc: str | None = None,
@@ -73,18 +74,30 @@ class Compiled:
         return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
 
     def proven(self, *, opt: str = "-O3", cc: str | None = None) -> Compiled:
-        """With a step budget, on a board: the model in steps whose bounds are proven from the machine code of this compiler.
+        """In steps, on a board: the model in steps whose bounds are proven from the machine code of this compiler.
 
-        PlanError if a part that cannot be split takes more than a step; Refused where there is no bound.
+        MissesDeadline if a part that cannot be split takes more than a step; Refused where there is no bound.
         """
-        budget = self.plan.options.step_budget
-        if budget is None or self.plan.target.is_host:
+        if self.plan.slices is None or self.plan.target.is_host:
             return self
+        budget, unit = fission.budget_of(self.plan)
+
         def bounds(p: Plan) -> list[int]:
-            return [step.instructions for step in _bench.worst_case(p, opt=opt, cc=cc).steps]
+            found = _bench.worst_case(p, opt=opt, cc=cc)
+            return [s.instructions if unit == "instructions" else _bench.in_cycles(found, s.cycles) for s in found.steps]
         planned, costs = fission.fitted(self.replanned, bounds, budget)
-        proof = f"proven for {self.plan.target.name}, {_bench.compiler(planned, cc)}, {opt}"
+        how = "proven" if unit == "instructions" else "by Arm's table for memory without wait states (an estimate),"
+        proof = f"{how} for {self.plan.target.name}, {_bench.compiler(planned, cc)}, {opt}"
         return replace(self, plan=fission.proven(planned, costs, bounds, budget, proof))
+
+    def certified(self, *, opt: str = "-O3", cc: str | None = None) -> tuple[Compiled, Result]:
+        """The model with its steps proven, and its worst case. MissesDeadline if that is later than the deadline."""
+        model = self.proven(opt=opt, cc=cc)
+        result = model.wcet(opt=opt, cc=cc)
+        limit = bound.deadline(model.plan)
+        if limit is not None and (cycles := _bench.in_cycles(result, result.cycles)) > limit:
+            raise bound.missed(model.plan, cycles, f"the worst case of {result.entry} takes")
+        return model, result
 
     def wcet(self, *, opt: str = "-O3", cc: str | None = None) -> Result:
         """The worst case of one run on the target, and of its steps, from the machine code; see fuse2c.wcet."""
@@ -101,12 +114,13 @@ def compile_model(path: str | Path, target_name: str, options: Options, dump_aft
     """Read, plan and return a model. Raises Fuse2cError."""
     board = target.load(target_name).limited(options.ram, options.flash)
     model = Compiled(compile_plan(Plan(frontend.load(Path(path), options), board, options), dump_after), Path(path))
-    if options.step_budget is None:
+    if not options.in_steps:
         return model
     if not board.is_host:       # estimates, until the machine code is looked at: see Compiled.proven
         return replace(model, plan=fission.estimated(model.plan))
-    planned, costs = fission.fitted(model.replanned, lambda p: p.slices.bounds if p.slices else (), options.step_budget)
-    return replace(model, plan=fission.cut(planned, costs, options.step_budget))
+    budget, _ = fission.budget_of(model.plan)
+    planned, costs = fission.fitted(model.replanned, lambda p: p.slices.bounds if p.slices else (), budget)
+    return replace(model, plan=fission.cut(planned, costs, budget))
 
 
 def plan(path: str | Path, target: str = "host", **options: Any) -> Compiled:

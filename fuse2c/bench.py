@@ -117,6 +117,14 @@ def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result
         return wcet.analyse(program, f"{name}_run", core, **known)
 
 
+def in_cycles(result: Result, cycles: int | None) -> int:
+    """A bound in cycles for a time. TargetError where no timing is public."""
+    if cycles is None:
+        raise TargetError(f"no timing of {result.core} is public: no time can be certified",
+                          hint="bound steps by instructions (--step-budget), and measure one run on the board")
+    return cycles
+
+
 def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
     g = plan.graph
     return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in plan.inputs),

@@ -1,4 +1,4 @@
-"""--step-budget: where <name>_step stops, so that no step takes more than the budget.
+"""--step-budget and --max-slice-us: where <name>_step stops, so that no step takes more than the budget.
 
 What the units of work take is estimated, or proven from the machine code of a build in which each is a step. Of a layer
 of which one unit is too long, the channels are split; then the model is planned again.
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from fuse2c.errors import PlanError
-from fuse2c.passes import split
+from fuse2c.errors import MissesDeadline
+from fuse2c.passes import bound, split
 from fuse2c.passes._units import Unit, estimates, packed, units
 from fuse2c.plan import Plan, Slices
 
@@ -18,19 +18,25 @@ BLOCK = 4           # channels that kernels compute side by side
 
 Replan = Callable[[Mapping[str, int]], Plan]
 Costs = Callable[[Plan], Sequence[int]]
-"""The instructions of each step of a plan."""
+"""What each step of a plan takes, in the unit of the budget."""
+
+
+def budget_of(plan: Plan) -> tuple[int, str]:
+    """What a step may take, and in which unit: instructions or cycles."""
+    cycles = bound.slice_cycles(plan)
+    return (plan.options.step_budget or 0, "instructions") if cycles is None else (cycles, "cycles")
 
 
 def estimated(plan: Plan) -> Plan:
     """The plan cut by estimates, whether or not every unit fits."""
-    return cut(plan, estimates(plan), plan.options.step_budget or 0)
+    return cut(plan, estimates(plan), budget_of(plan)[0])
 
 
-def cut(plan: Plan, costs: Sequence[int], budget: int, proof: str = "") -> Plan:
+def cut(plan: Plan, costs: Sequence[int], budget: int) -> Plan:
     """The plan with as many units in a step as fit, by their costs."""
     first = packed(costs, budget)
     bounds = [sum(costs[a:b]) for a, b in zip(first, (*first[1:], len(costs)), strict=True)]
-    return replace(plan, slices=Slices(first, tuple(bounds), proof))
+    return replace(plan, slices=Slices(first, tuple(bounds), unit=budget_of(plan)[1]))
 
 
 def alone(plan: Plan) -> Plan:
@@ -40,7 +46,7 @@ def alone(plan: Plan) -> Plan:
 
 
 def fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
-    """A plan of which no unit takes more than the budget, and what its units take. PlanError if there is none."""
+    """A plan of which no unit takes more than the budget, and what its units take. MissesDeadline if there is none."""
     parts: dict[str, int] = {}
     while True:
         plan = alone(replan(parts))
@@ -59,7 +65,7 @@ def proven(plan: Plan, costs: Sequence[int], prove: Costs, budget: int, proof: s
         bounds = prove(found)
         if max(bounds) <= budget:
             assert found.slices is not None
-            return replace(found, slices=Slices(found.slices.first, tuple(bounds), proof))
+            return replace(found, slices=replace(found.slices, bounds=tuple(bounds), proof=proof))
         room -= max(bounds) - budget
 
 
@@ -83,6 +89,6 @@ def _part(plan: Plan, unit: Unit, cost: int, budget: int) -> tuple[str, int]:
     size = want - want % BLOCK if want > BLOCK else max(want, 1)
     if axis < 0 or size >= have:
         what = "row" if step.spec.by_rows else "image" if step.spec.images > 1 else "call"
-        raise PlanError(f"a {what} of {step.function} takes {cost} instructions, more than a step of {budget}",
-                        node=step.node.name, op=node.op, hint=f"a budget of at least {cost}; this {what} cannot be split")
+        raise MissesDeadline(f"a {what} of {step.function} takes {cost} {budget_of(plan)[1]}, more than a step of {budget}",
+                             node=step.node.name, op=node.op, hint=f"a budget of at least {cost}; this {what} cannot be split")
     return y, size

@@ -9,7 +9,7 @@ import numpy as np
 
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
-from fuse2c.passes import fold, fuse, join, layout, legalize, order, place, promote, push, select, split, stream
+from fuse2c.passes import bound, fold, fuse, join, layout, legalize, order, place, promote, push, select, split, stream
 from fuse2c.plan import Plan
 
 
@@ -35,6 +35,7 @@ PIPELINE = (
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
+    Pass("bound", bound.run, "the deadline is not out of reach"),
 )
 
 

@@ -80,12 +80,14 @@ class Launch:
 class Slices:
     """Where <name>_step stops: step i runs the units first[i] .. first[i + 1] - 1, see passes/_units.py.
 
-    `bounds`: the most instructions of each step; `proof`: what proves them, empty where they are estimates.
+    `bounds`: the most instructions (or what `unit` says) of each step; `proof`: what proves them, empty where they are
+    estimates.
     """
 
     first: tuple[int, ...]
     bounds: tuple[int, ...]
     proof: str = ""
+    unit: str = "instructions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -132,9 +133,9 @@ def host_files(plan: Plan) -> dict[str, str]:
             f"{m.name}_host.c": render.page("host/main.c.j2", m=m)}
 
 
-def write(plan: Plan, output: Path) -> Path:
-    """Write the folder; nothing half-written is left behind. An older output of fuse2c is replaced; see folder.py."""
-    return folder.write(files(plan), output)
+def write(plan: Plan, output: Path, more: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Write the folder, with further files; nothing half-written is left behind. An older output is replaced; see folder.py."""
+    return folder.write({**files(plan), **more}, output)
 
 
 @np.errstate(all="ignore")      # tables of absurd scales may overflow; what they hold is then infinite

@@ -24,6 +24,7 @@ class Steps:
 
     count: int
     largest: int
+    unit: str
     proof: str
     pieces: tuple[str, ...]
     piece_count: int
@@ -46,6 +47,6 @@ def steps(plan: Plan, kernels: Sequence[Kernel]) -> Steps | None:
             inside = [i - begins[k] for i in range(a, b) if every[i].launch == k]
             pieces.append((k, inside[0], inside[-1] + 1))
         starts.append(len(pieces))
-    return Steps(len(first), max(plan.slices.bounds), plan.slices.proof or ESTIMATED,
+    return Steps(len(first), max(plan.slices.bounds), plan.slices.unit, plan.slices.proof or ESTIMATED,
                  lines([f"{{{k}, {a}, {b}}}" for k, a, b in pieces], 8), len(pieces),
                  lines(list(map(str, starts))), len(starts), lines(list(map(str, plan.slices.bounds)), 12))

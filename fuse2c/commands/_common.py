@@ -57,6 +57,10 @@ def model_options(command: F, required: bool = True) -> F:
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--step-budget", type=click.IntRange(1), metavar="INSTRUCTIONS",
                      help="Also generate NAME_step, whose calls take at most so many."),
+        click.option("--max-slice-us", type=click.FloatRange(0, min_open=True), metavar="MICROSECONDS",
+                     help="The same as a time at the target's clock."),
+        click.option("--deadline-ms", type=click.FloatRange(0, min_open=True), metavar="MILLISECONDS",
+                     help="What an inference may take at the target's clock."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
         click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
@@ -98,7 +102,8 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash", "step_budget")})
+                                                     "share_kernels", "ram", "flash", "step_budget", "max_slice_us",
+                                                     "deadline_ms")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fuse2c.errors import PlanError
-from fuse2c.passes import _groups, _rows, join, place, push
+from fuse2c.passes import _groups, _rows, bound, join, place, push
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Call, Decision, Plan, Point
 
@@ -68,6 +68,9 @@ def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[
     if not fits:
         least = min(p.ram_bytes for _, p in found)
         fits = [(part, p) for part, p in found if p.ram_bytes == least]
+    time = bound.deadline(plan)
+    fits = [(part, p) for part, p in fits if time is None or p.instructions <= time] \
+        or [min(fits, key=lambda pair: pair[1].instructions)]
     fastest = min(p.instructions for _, p in fits)
     least = min(p.ram_bytes for _, p in fits if p.instructions <= fastest * (1 + FREE))
     best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest, least))
