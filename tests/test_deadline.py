@@ -82,13 +82,13 @@ def test_certify(tmp_path: Path, slow: str) -> None:
     late = CliRunner().invoke(cli, [*command, str(whole.cycles / 2e3)])
     assert isinstance(late.exception, MissesDeadline) and "the worst case of digits_int8_run takes" in str(late.exception)
     assert not out.exists()
-    done = CliRunner().invoke(cli, [*command, str(whole.cycles / 1e3 + 50), "--max-slice-us", "95000"])
+    done = CliRunner().invoke(cli, [*command, str(whole.cycles / 1e3 + 50), "--max-slice-us", "200000"])
     assert done.exit_code == 0, done.output
     evidence = json.loads((out / "certificate.json").read_text())
     assert evidence["cycles"] <= whole.cycles + 50e3 and len(evidence["sha256"]) == len(hashlib.sha256().hexdigest())
     header = (out / "digits_int8.h").read_text()
     assert "the most cycles of any" in header and "an estimate" in header
-    assert max(step["cycles"] for step in evidence["steps"]) <= 95000
+    assert max(step["cycles"] for step in evidence["steps"]) <= 200000
     assert f"STEP_BOUND_MAX {max(step['cycles'] for step in evidence['steps'])}\n" in header
     assert CliRunner().invoke(cli, ["build", str(DIGITS), "-t", slow, "-o", str(out)]).exit_code == 0   # ours to replace
 
