@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fuse2c.codegen import folder, render, runtime, share
+from fuse2c.codegen import folder, loops, render, runtime, share
 from fuse2c.codegen.schedule import Caller, Kernel, Part, listed
 from fuse2c.codegen.state import State, states
 from fuse2c.codegen.steps import NAMES, Steps, steps
@@ -103,6 +103,7 @@ class ModelView:
     example_args: str
     reset_args: str
     steps: Steps | None
+    rows: Mapping[str, int]         # of kernel functions, the most that a call computes
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -115,7 +116,7 @@ def files(plan: Plan) -> dict[str, str]:
     m = model_view(plan)
     result = {
         f"{m.name}.h": render.page("model.h.j2", m=m),
-        f"{m.name}.c": render.page("model.c.j2", m=m, trace=False),
+        f"{m.name}.c": loops.bounded(render.page("model.c.j2", m=m, trace=False), m.rows),
         f"{m.name}_weights.h": render.page("weights.h.j2", m=m),
         f"{m.name}_weights.c": render.page("weights.c.j2", m=m),
         "Makefile": render.page("Makefile.j2", m=m),
@@ -172,7 +173,7 @@ def model_view(plan: Plan) -> ModelView:
         headers=(headers := runtime.headers("\n".join(kernels))), libm=runtime.needs_libm(headers),
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
-        steps=steps(plan, launched),
+        steps=steps(plan, launched), rows={v.callee: v.rows for v in views},
         example_args=listed([p.buffer for p in inputs + outputs] + ["arena"] * caller))
 
 

@@ -19,7 +19,8 @@ ESTIMATED = "figures estimated from rough prices: nothing is proven"
 class Steps:
     """What the templates of <name>_step print: tables as lines of text.
 
-    `pieces`: {kernel, first, end}, units of one kernel; `starts`: the first piece of each step, and the end.
+    `pieces`: {kernel, first, end}, units of one kernel, at most `most_pieces` a step; `starts`: the first piece of each step,
+    and the end.
     """
 
     count: int
@@ -28,6 +29,7 @@ class Steps:
     proof: str
     pieces: tuple[str, ...]
     piece_count: int
+    most_pieces: int
     starts: tuple[str, ...]
     start_count: int
     bounds: tuple[str, ...]
@@ -47,6 +49,8 @@ def steps(plan: Plan, kernels: Sequence[Kernel]) -> Steps | None:
             inside = [i - begins[k] for i in range(a, b) if every[i].launch == k]
             pieces.append((k, inside[0], inside[-1] + 1))
         starts.append(len(pieces))
-    return Steps(len(first), max(plan.slices.bounds), plan.slices.unit, plan.slices.proof or ESTIMATED,
-                 lines([f"{{{k}, {a}, {b}}}" for k, a, b in pieces], 8), len(pieces),
-                 lines(list(map(str, starts))), len(starts), lines(list(map(str, plan.slices.bounds)), 12))
+    return Steps(count=len(first), largest=max(plan.slices.bounds), unit=plan.slices.unit,
+                 proof=plan.slices.proof or ESTIMATED, pieces=lines([f"{{{k}, {a}, {b}}}" for k, a, b in pieces], 8),
+                 piece_count=len(pieces), most_pieces=max(b - a for a, b in pairwise(starts)),
+                 starts=lines(list(map(str, starts))), start_count=len(starts),
+                 bounds=lines(list(map(str, plan.slices.bounds)), 12))
