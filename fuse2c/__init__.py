@@ -17,11 +17,12 @@ import numpy as np
 
 from fuse2c import bench as _bench
 from fuse2c import check as _check
-from fuse2c import frontend, report, target
+from fuse2c import fission, frontend, report, target
 from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
 from fuse2c.ir.graph import Graph
 from fuse2c.options import Options
+from fuse2c.passes import bound
 from fuse2c.pipeline import PIPELINE, compile_plan
 from fuse2c.plan import Plan
 
@@ -44,9 +45,9 @@ class Compiled:
         """A summary for people."""
         return report.summary(self.plan)
 
-    def emit(self, output: str | Path) -> Path:
-        """Write the C project into a folder (replaced if fuse2c wrote it before). Returns the folder."""
-        return project.write(self.plan, Path(output))
+    def emit(self, output: str | Path, more: Mapping[str, str] | None = None) -> Path:
+        """Write the C project into a folder (replaced if fuse2c wrote it before), with further files. Returns the folder."""
+        return project.write(self.plan, Path(output), more or {})
 
     def check(self, samples: Sequence[Mapping[str, np.ndarray]] | None = None, *, count: int = 20, seed: int = 0,
               opt: str = "-O2", cc: str | None = None,
@@ -54,6 +55,11 @@ class Compiled:
         """Compare generated C on this computer with the numpy reference and, if installed, onnxruntime."""
         rows = _check.random_samples(self.plan, count, seed) if samples is None else samples
         return _check.check(self.plan, rows, self.path, opt=opt, cc=cc, progress=progress)
+
+    def replanned(self, parts: Mapping[str, int]) -> Plan:
+        """The plan with some layers split, see passes/split.py."""
+        graph = frontend.load(self.path, self.plan.options)
+        return compile_plan(Plan(graph, self.plan.target, self.plan.options, parts=parts))
 
     def unfused(self) -> Compiled:
         """The same model with one kernel for each node, however much memory that takes."""
@@ -67,8 +73,34 @@ class Compiled:
         """Instructions, flash, RAM; see fuse2c.bench."""
         return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
 
+    def proven(self, *, opt: str = "-O3", cc: str | None = None) -> Compiled:
+        """In steps, on a board: the model in steps whose bounds are proven from the machine code of this compiler.
+
+        MissesDeadline if a part that cannot be split takes more than a step; Refused where there is no bound.
+        """
+        if self.plan.slices is None or self.plan.target.is_host:
+            return self
+        budget, unit = fission.budget_of(self.plan)
+
+        def bounds(p: Plan) -> list[int]:
+            found = _bench.worst_case(p, opt=opt, cc=cc)
+            return [s.instructions if unit == "instructions" else _bench.in_cycles(found, s.cycles) for s in found.steps]
+        planned, costs = fission.fitted(self.replanned, bounds, budget)
+        how = "proven" if unit == "instructions" else "by Arm's table for memory without wait states (an estimate),"
+        proof = f"{how} for {self.plan.target.name}, {_bench.compiler(planned, cc)}, {opt}"
+        return replace(self, plan=fission.proven(planned, costs, bounds, budget, proof))
+
+    def certified(self, *, opt: str = "-O3", cc: str | None = None) -> tuple[Compiled, Result]:
+        """The model with its steps proven, and its worst case. MissesDeadline if that is later than the deadline."""
+        model = self.proven(opt=opt, cc=cc)
+        result = model.wcet(opt=opt, cc=cc)
+        limit = bound.deadline(model.plan)
+        if limit is not None and (cycles := _bench.in_cycles(result, result.cycles)) > limit:
+            raise bound.missed(model.plan, cycles, f"the worst case of {result.entry} takes")
+        return model, result
+
     def wcet(self, *, opt: str = "-O3", cc: str | None = None) -> Result:
-        """The worst case of one run on the target, from the machine code; see fuse2c.wcet."""
+        """The worst case of one run on the target, and of its steps, from the machine code; see fuse2c.wcet."""
         return _bench.worst_case(self.plan, opt=opt, cc=cc)
 
 
@@ -80,10 +112,15 @@ def imported(path: str | Path, target_name: str, options: Options, dump_after: t
 
 def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Compiled:
     """Read, plan and return a model. Raises Fuse2cError."""
-    file = Path(path)
     board = target.load(target_name).limited(options.ram, options.flash)
-    graph = frontend.load(file, options)
-    return Compiled(compile_plan(Plan(graph, board, options), dump_after), file)
+    model = Compiled(compile_plan(Plan(frontend.load(Path(path), options), board, options), dump_after), Path(path))
+    if not options.in_steps:
+        return model
+    if not board.is_host:       # estimates, until the machine code is looked at: see Compiled.proven
+        return replace(model, plan=fission.estimated(model.plan))
+    budget, _ = fission.budget_of(model.plan)
+    planned, costs = fission.fitted(model.replanned, lambda p: p.slices.bounds if p.slices else (), budget)
+    return replace(model, plan=fission.cut(planned, costs, budget))
 
 
 def plan(path: str | Path, target: str = "host", **options: Any) -> Compiled:

@@ -87,6 +87,16 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         stack_path=deepest.path if deepest else ())
 
 
+def measured(plan: Plan, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> qemu.Measurement:
+    """One run of `plan` in QEMU, on its target's board, and where it has steps one step by step."""
+    if plan.target.emulator is None:
+        raise TargetError(f"no emulator for {plan.target.name}", hint="choose a board that QEMU has, such as cortex-m4")
+    with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
+        root, name = project.write(plan, Path(folder) / "model"), identifier(plan.graph.name)
+        return qemu.run(_firmware(plan, name, root, random_samples(plan, 1, seed)[0]),
+                        qemu.Board(plan.target.emulator.machine, plan.target.processor.cflags), opt, cc)
+
+
 def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result:
     """Build and link `plan` for its target as `bench` does, and analyse the program. Raises Refused, see fuse2c.wcet."""
     target = plan.target
@@ -101,14 +111,26 @@ def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result
         firmware = _firmware(plan, name, root, random_samples(plan, 1, 0)[0])
         program = qemu.build(firmware, board, Path(folder), opt, cc)
         core = next((flag.partition("=")[2] for flag in target.processor.cflags if flag.startswith("-mcpu=")), "")
-        return wcet.analyse(program, f"{name}_run", core)
+        ports = len(plan.inputs + plan.outputs)
+        known: dict[str, Any] = {"arguments": ports + 1, "arena": ports} if plan.options.arena == "caller" else {}
+        known |= {"step": f"{name}_step", "count": len(plan.slices.first)} if plan.slices else {}
+        return wcet.analyse(program, f"{name}_run", core, **known)
+
+
+def in_cycles(result: Result, cycles: int | None) -> int:
+    """A bound in cycles for a time. TargetError where no timing is public."""
+    if cycles is None:
+        raise TargetError(f"no timing of {result.core} is public: no time can be certified",
+                          hint="bound steps by instructions (--step-budget), and measure one run on the board")
+    return cycles
 
 
 def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
     g = plan.graph
     return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in plan.inputs),
                          tuple((g.type(t).dtype.numpy, g.type(t).count) for t in plan.outputs),
-                         plan.options.arena == "caller", bool(plan.options.stateful))
+                         plan.options.arena == "caller", bool(plan.options.stateful),
+                         len(plan.slices.first) if plan.slices else 0)
 
 
 def _compare(plan: Plan, sample: dict[str, np.ndarray], run: qemu.Measurement) -> Difference:
@@ -121,6 +143,11 @@ def _compare(plan: Plan, sample: dict[str, np.ndarray], run: qemu.Measurement) -
         bound = FLOAT_BOUND * float(np.abs(expected).max(initial=0.0)) if expected.dtype.kind == "f" else 0.0
         total += difference(got.reshape(-1), expected, bound)
     return total
+
+
+def compiler(plan: Plan, cc: str | None = None) -> str:
+    """What the compiler for the plan's target says it is."""
+    return _version(toolchain.cross(plan.target.processor.cflags, cc).cc)
 
 
 def _version(cc: str) -> str:

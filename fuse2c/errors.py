@@ -105,6 +105,12 @@ class DoesNotFit(PlanError):
     code = "F302"
 
 
+class MissesDeadline(PlanError):
+    """An inference, or a step that cannot be made smaller, takes longer than it may."""
+
+    code = "F303"
+
+
 class BuildError(Fuse2cError):
     """A compiler, linker or emulator failed; carries the command and what it said."""
 

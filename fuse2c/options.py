@@ -22,6 +22,9 @@ class Options:
     dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
     numbers. ram, flash: limits in bytes instead of the target's. name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
+    step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
+    caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the
+    time that an inference may take at that clock.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -40,8 +43,22 @@ class Options:
     flash: int | None = None
     name: str | None = None
     stateful: tuple[tuple[str, str], ...] = ()
+    step_budget: int | None = None
+    max_slice_us: float | None = None
+    deadline_ms: float | None = None
 
     def __post_init__(self) -> None:
         for key, allowed in CHOICES.items():
             if getattr(self, key) not in allowed:
                 raise PlanError(f"{key} is {getattr(self, key)!r}", hint=f"one of {', '.join(allowed)}")
+        if self.step_budget is not None and self.max_slice_us is not None:
+            raise PlanError("two limits for a step", hint="give step_budget or max_slice_us")
+        if self.in_steps:
+            if self.input_rows:
+                raise PlanError("steps of an input that is pushed row by row", hint="a row that is pushed is a step already")
+            object.__setattr__(self, "arena", "caller")
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether <name>_step is generated."""
+        return self.step_budget is not None or self.max_slice_us is not None

@@ -9,7 +9,22 @@ import numpy as np
 
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
-from fuse2c.passes import embed, fold, fuse, join, layout, legalize, order, place, promote, push, select, stream
+from fuse2c.passes import (
+    bound,
+    embed,
+    fold,
+    fuse,
+    join,
+    layout,
+    legalize,
+    order,
+    place,
+    promote,
+    push,
+    select,
+    split,
+    stream,
+)
 from fuse2c.plan import Plan
 
 
@@ -26,6 +41,7 @@ PIPELINE = (
     Pass("legalize", legalize.run, "inputs and outputs are as the caller has them"),
     Pass("promote", promote.run, "16-bit floats are float32 inside operators without kernels for them"),
     Pass("fold", fold.run, "what is constant is computed, quantised operators are integer operators"),
+    Pass("split", split.run, "layers of which a row is too long for a step compute their channels in parts"),
     Pass("push", push.run, "the input comes row by row, if it is to"),
     Pass("layout", layout.run, "one storage order for each tensor, views where nothing moves"),
     Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
@@ -35,6 +51,7 @@ PIPELINE = (
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
+    Pass("bound", bound.run, "the deadline is not out of reach"),
 )
 
 

@@ -1,6 +1,7 @@
 """The plan: everything decided about a model on a target. C and reports are printed from it."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -76,6 +77,20 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """Where <name>_step stops: step i runs the units first[i] .. first[i + 1] - 1, see passes/_units.py.
+
+    `bounds`: the most instructions (or what `unit` says) of each step; `proof`: what proves them, empty where they are
+    estimates.
+    """
+
+    first: tuple[int, ...]
+    bounds: tuple[int, ...]
+    proof: str = ""
+    unit: str = "instructions"
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
 
@@ -104,7 +119,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     places: tuple[Place, ...] = ()
     views: dict[str, str] = field(default_factory=dict)     # tensor -> the tensor whose bytes it shares
-    parts: dict[str, str] = field(default_factory=dict)     # tensor -> the joined tensor in whose bytes it is written
+    inlaid: dict[str, str] = field(default_factory=dict)     # tensor -> the joined tensor in whose bytes it is written
     begins: dict[str, tuple[int, ...]] = field(default_factory=dict)    # of parts and slices: where in the owner they begin
     rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
     calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
@@ -112,6 +127,8 @@ class Plan:
     kernels: tuple[Launch, ...] = ()    # calls that are one kernel; none: each step is one
     front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
     peak: Peak | None = None            # None: nothing is ever live
+    parts: Mapping[str, int] = field(default_factory=dict)  # result -> nodes that compute its channels, where one is too long
+    slices: Slices | None = None        # with --step-budget, from fission.py
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
 
     def decide(self, stage: str, *rows: tuple[str, bool, str]) -> Plan:
@@ -127,7 +144,7 @@ class Plan:
     def owner(self, tensor: str) -> str:
         """The tensor in whose place in memory `tensor` lies: its root, or what that is a part of."""
         root = self.root(tensor)
-        return self.parts.get(root, root)
+        return self.inlaid.get(root, root)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -168,12 +185,16 @@ class Plan:
         """Kernel calls in one inference."""
         if not self.kernels:
             return sum(s.launches for s in self.steps)
-        return sum(1 if self.is_joined(k) else sum(self.steps[c.step].launches for c in self.calls[k.first:k.end])
+        return sum(1 if self.is_joined(k) else sum(self.steps[c.step].launches for c in self.working(k))
                    for k in self.kernels)
 
     def is_joined(self, k: Launch) -> bool:
         """Whether a kernel is more than one call of one step."""
-        return k.rows or sum(not self.steps[c.step].spec.written for c in self.calls[k.first:k.end]) > 1
+        return k.rows or len(self.working(k)) > 1
+
+    def working(self, k: Launch) -> tuple[Call, ...]:
+        """The calls of a kernel without those of steps that have nothing to do."""
+        return tuple(c for c in self.calls[k.first:k.end] if not self.steps[c.step].spec.written)
 
     @property
     def inlined(self) -> set[int]:
@@ -205,8 +226,7 @@ class Plan:
     @property
     def turns(self) -> int:
         """Rows that are computed in turn with those of other steps, inside a kernel."""
-        return sum(c.end - c.first for k in self.kernels if k.rows for c in self.calls[k.first:k.end]
-                   if not self.steps[c.step].spec.written)
+        return sum(c.end - c.first for k in self.kernels if k.rows for c in self.working(k))
 
     @property
     def macs(self) -> int:
@@ -219,7 +239,7 @@ class Plan:
         outputs = {self.root(t) for t in self.graph.outputs} | set(self.graph.outputs)
         inside = self.handed_on
         return sum(self.graph.type(t).bytes for s in self.steps for t in s.node.outputs
-                   if t not in outputs and t not in self.parts and self.root(t) not in inside)
+                   if t not in outputs and t not in self.inlaid and self.root(t) not in inside)
 
     @property
     def handed_on(self) -> set[str]:

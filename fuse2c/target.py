@@ -28,6 +28,7 @@ class Processor:
     alu: int = 2                            # of another arithmetic operation
     launch: int = 50                        # of a call of a kernel: arguments, prologue, epilogue
     turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
+    clock_hz: int = 0                       # the usual clock; 0: unknown, and no time can be given
 
 
 @dataclass(frozen=True, slots=True)

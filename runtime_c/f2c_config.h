@@ -151,6 +151,14 @@
 #define F2C_UNROLL_BY(n)
 #endif
 
+/** F2C_LOOPBOUND(least, most): turns of the next loop. With -DF2C_LOOPBOUNDS it is the pragma that TACLeBench has for
+ *  analysers of the source; without, nothing: compilers warn about pragmas that they do not know. */
+#ifdef F2C_LOOPBOUNDS
+#define F2C_LOOPBOUND(least, most) F2C_PRAGMA(loopbound min least max most)
+#else
+#define F2C_LOOPBOUND(least, most)
+#endif
+
 /* A product and a sum round twice, as in the reference: never contracted to a fused multiply-add by clang.
  * gcc does not contract under -std=c99; under -std=gnu* give -ffp-contract=off. */
 #if defined(__clang__)

@@ -166,9 +166,9 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
             part = plan.graph.type(y).bytes // rows
             own = (0, part * rows) if unit is None or step.spec.along is not None else (unit * part, (unit + 1) * part)
             assert arena.intact(y, y, own), f"{step.function}: a part was overwritten"
-    elif plan.parts.get(y) in arena.places:
+    elif plan.inlaid.get(y) in arena.places:
         whole_rows = unit is None or step.spec.along is not None
-        arena.write(plan.parts[y], plan.parts[y], part_of(plan, y, None if whole_rows else unit))
+        arena.write(plan.inlaid[y], plan.inlaid[y], part_of(plan, y, None if whole_rows else unit))
     elif plan.root(y) in arena.places and not (step.spec.over_input and unit != step.spec.rows - 1):
         size = plan.graph.type(y).bytes
         apart = fine(plan, step) and step.spec.along is None

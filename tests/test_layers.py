@@ -19,7 +19,7 @@ FLOORS = [
     {"plan", "frontend", "fusion"},
     {"passes"},
     {"pipeline", "codegen", "measure", "wcet"},
-    {"check"},
+    {"check", "fission"},
     {"bench", "catalogue", "drawing", "memory"},
     {"report"},
     {"__init__", "commands", "cli", "__main__"},

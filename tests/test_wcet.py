@@ -113,6 +113,8 @@ VALUES = [
     ("movs r1, #3; movs r2, #5; muls r1, r2, r1; mov r0, r1", 15),
     ("movs r1, #3; movs r2, #5; movs r3, #2; mla r0, r1, r2, r3", 17),
     ("movs r1, #3; movs r2, #5; movs r3, #20; mls r0, r1, r2, r3", 5), ("movs r1, #47; movs r2, #5; udiv r0, r1, r2", 9),
+    ("movw r1, #0xfffd; movw r2, #0xfffe; smulbb r0, r1, r2", 6),
+    ("movw r1, #7; movt r1, #3; movs r2, #5; movs r3, #20; smlatb r0, r1, r2, r3", 35),
     ("mvn r1, #46; mvn r2, #4; sdiv r0, r1, r2", 9), ("movw r1, #0x105; uxtb r0, r1", 5),
     ("movw r1, #7; movt r1, #3; uxth r0, r1", 7),
     ("movs r1, #250; sxtb r1, r1; rsb r0, r1, #0", 6), ("movw r1, #0xfff9; sxth r1, r1; rsb r0, r1, #0", 7),

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import cffi
 import numpy as np
@@ -81,11 +82,20 @@ class HostModel:
             self.ffi.cdef(f"extern uint64_t {', '.join(f'{self.name}_{what}' for what in COUNTERS)};")
         if self.plan.options.stateful:
             self.ffi.cdef(f"void {self.name}_reset({', '.join(arena)});")
+        if self.plan.slices is not None:
+            fields = " ".join(f"{p.strip(' *')} *p{i};" for i, p in enumerate(params))
+            self.ffi.cdef(f"typedef struct {{ int32_t next; {fields} }} context_t;"
+                          f"void {self.name}_init(context_t *, {', '.join(params)}); int {self.name}_step(context_t *);"
+                          f"void {self.name}_abort(context_t *);")
         return self.ffi.dlopen(str(library))
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs (logical arrays) of one inference; with states, of the next frame."""
         return self._call("run", inputs, None)
+
+    def begin(self, inputs: Mapping[str, np.ndarray]) -> Stepping:
+        """An inference in steps, of a plan with slices; without states it has an arena of its own."""
+        return Stepping(self, inputs)
 
     def counted(self) -> dict[str, int]:
         """The counters of a build with `count`: work of all runs so far."""
@@ -114,7 +124,7 @@ class HostModel:
     def _with_views(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Tensors that share another's bytes without a step of their own."""
         g = self.plan.graph
-        values |= {t: self._part(values[whole], t) for t, whole in self.plan.parts.items()}
+        values |= {t: self._part(values[whole], t) for t, whole in self.plan.inlaid.items()}
         for n in g.nodes:
             if n.outputs[0] in self.plan.begins and n.outputs[0] not in values:
                 values[n.outputs[0]] = self._part(values[n.inputs[0]], n.outputs[0])
@@ -123,13 +133,22 @@ class HostModel:
                 values[n.outputs[0]] = unpack(pack(values[n.inputs[0]], x), y)
         return values
 
+    def buffers(self, inputs: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What the model reads, as it lies in memory, and room for what it writes."""
+        g = self.plan.graph
+        return ([pack(np.asarray(inputs[t], g.type(t).dtype.numpy), g.type(t)) for t in self.plan.inputs],
+                [np.zeros(g.type(t).count, g.type(t).dtype.numpy) for t in self.plan.outputs])
+
+    def arguments(self, sources: list[np.ndarray], results: list[np.ndarray], arena: np.ndarray) -> list[object]:
+        """The pointers that the model takes."""
+        g = self.plan.graph
+        return [*(self._pointer(a, g.type(t)) for a, t in zip(sources + results, self.plan.inputs + self.plan.outputs,
+                                                              strict=True)), *self._arena(arena)]
+
     def _call(self, entry: str, inputs: Mapping[str, np.ndarray], record: np.ndarray | None) -> dict[str, np.ndarray]:
         g = self.plan.graph
-        sources = [pack(np.asarray(inputs[t], g.type(t).dtype.numpy), g.type(t)) for t in self.plan.inputs]
-        results = [np.zeros(g.type(t).count, g.type(t).dtype.numpy) for t in self.plan.outputs]
-        buffers = [self._pointer(a, g.type(t)) for a, t in zip(sources + results, self.plan.inputs + self.plan.outputs,
-                                                               strict=True)]
-        buffers += self._arena(self.arena)
+        sources, results = self.buffers(inputs)
+        buffers = self.arguments(sources, results, self.arena)
         if record is not None:
             buffers.append(self.ffi.cast("uint8_t *", record.ctypes.data))
         status = getattr(self.library, f"{self.name}_{entry}")(*buffers)
@@ -139,6 +158,36 @@ class HostModel:
 
     def _pointer(self, a: np.ndarray, t: TensorType) -> object:
         return self.ffi.cast(f"{CTYPE[t.dtype]} *", a.ctypes.data)
+
+
+class Stepping:
+    """One inference of a model whose library is loaded, step by step."""
+
+    def __init__(self, model: HostModel, inputs: Mapping[str, np.ndarray]) -> None:
+        self.model, self.arena = model, model.arena if model.plan.options.stateful else model.instance()
+        self.context = model.ffi.new("context_t *")
+        self.begin(inputs)
+
+    def begin(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Start another inference."""
+        self.sources, self.results = self.model.buffers(inputs)
+        self._function("init")(self.context, *self.model.arguments(self.sources, self.results, self.arena))
+
+    def _function(self, what: str) -> Any:
+        return getattr(self.model.library, f"{self.model.name}_{what}")
+
+    def step(self) -> int:
+        """The next step; see the generated header."""
+        return int(self._function("step")(self.context))
+
+    def abort(self) -> None:
+        """Give the inference up."""
+        self._function("abort")(self.context)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """What lies in the output buffers, as logical arrays."""
+        plan = self.model.plan
+        return {t: unpack(a, plan.graph.type(t)) for t, a in zip(plan.outputs, self.results, strict=True)}
 
 
 def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:

@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from fuse2c.codegen import folder, render, runtime, share
+from fuse2c.codegen import folder, loops, render, runtime, share
 from fuse2c.codegen.schedule import Caller, Kernel, Part, listed
 from fuse2c.codegen.state import State, states
+from fuse2c.codegen.steps import NAMES, Steps, steps
 from fuse2c.codegen.tables import Table, table
 from fuse2c.codegen.view import clean, view
 from fuse2c.ir.types import CTYPE, DType, TensorType
@@ -100,6 +102,13 @@ class ModelView:
     cflags: str
     example_args: str
     reset_args: str
+    steps: Steps | None
+    rows: Mapping[str, int]         # of kernel functions, the most that a call computes
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """What the run function takes, but for the arena."""
+        return self.inputs + self.outputs
 
 
 def files(plan: Plan) -> dict[str, str]:
@@ -107,7 +116,7 @@ def files(plan: Plan) -> dict[str, str]:
     m = model_view(plan)
     result = {
         f"{m.name}.h": render.page("model.h.j2", m=m),
-        f"{m.name}.c": render.page("model.c.j2", m=m, trace=False),
+        f"{m.name}.c": loops.bounded(render.page("model.c.j2", m=m, trace=False), m.rows),
         f"{m.name}_weights.h": render.page("weights.h.j2", m=m),
         f"{m.name}_weights.c": render.page("weights.c.j2", m=m),
         "Makefile": render.page("Makefile.j2", m=m),
@@ -125,9 +134,9 @@ def host_files(plan: Plan) -> dict[str, str]:
             f"{m.name}_host.c": render.page("host/main.c.j2", m=m)}
 
 
-def write(plan: Plan, output: Path) -> Path:
-    """Write the folder; nothing half-written is left behind. An older output of fuse2c is replaced; see folder.py."""
-    return folder.write(files(plan), output)
+def write(plan: Plan, output: Path, more: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Write the folder, with further files; nothing half-written is left behind. An older output is replaced; see folder.py."""
+    return folder.write({**files(plan), **more}, output)
 
 
 @np.errstate(all="ignore")      # tables of absurd scales may overflow; what they hold is then infinite
@@ -137,7 +146,7 @@ def model_view(plan: Plan) -> ModelView:
     # What the run function names beside its parameters.
     namer = Namer(frozenset({"at", "bytes", "i", "n", "order", "rows", "trace", "trace_at", f"{name}_arena",
                              "more", "taken", f"{name}_run", f"{name}_trace", f"{name}_reset",
-                             f"{name}_next", f"{name}_push_row",
+                             f"{name}_next", f"{name}_push_row", *(NAMES if plan.slices else ()),
                              *(s.function for s in plan.steps)}))
     inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.inputs)
     outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.outputs)
@@ -148,7 +157,7 @@ def model_view(plan: Plan) -> ModelView:
     caller = plan.options.arena == "caller"
     buffers = {p.tensor: p.name for p in inputs + outputs} | {s.tensor: s.buffer for s in kept}
     calls = Caller(plan, views, buffers)
-    parts = calls.parts()
+    parts, launched = calls.parts(), calls.kernels()
     return ModelView(
         name=name, macro=name.upper(), title=clean(plan.graph.name),
         target=clean(plan.target.title), inputs=inputs, outputs=outputs,
@@ -160,10 +169,11 @@ def model_view(plan: Plan) -> ModelView:
         arena_used=bool(plan.places or (kept and caller)), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
-        kernels=kernels, launched=calls.kernels(), parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
+        kernels=kernels, launched=launched, parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
         headers=(headers := runtime.headers("\n".join(kernels))), libm=runtime.needs_libm(headers),
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
+        steps=steps(plan, launched), rows={v.callee: v.rows for v in views},
         example_args=listed([p.buffer for p in inputs + outputs] + ["arena"] * caller))
 
 

@@ -9,16 +9,22 @@ from dataclasses import dataclass
 from fuse2c.codegen.view import Param, View
 from fuse2c.ir.types import CTYPE
 from fuse2c.names import identifier
-from fuse2c.passes import _rows
-from fuse2c.plan import Launch, Plan
+from fuse2c.passes import _rows, _units
+from fuse2c.plan import Plan
 
 WIDTH = 32      # entries a line of the table
+PIECE = ("piece[1]", "piece[2]")        # the first unit and the end of a piece of a step
 
 
 def listed(items: Sequence[str]) -> str:
     """A list of parameters: on one line if it fits, else each on its own."""
     text = ", ".join(items)
     return text if len(text) <= 90 else "\n    " + ",\n    ".join(items)
+
+
+def lines(items: Sequence[str], width: int = WIDTH) -> tuple[str, ...]:
+    """The initialisers of a table, so many a line."""
+    return tuple(", ".join(items[i:i + width]) + "," for i in range(0, len(items), width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +38,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """One kernel call; inside a schedule it computes row `at`."""
+    """One kernel call; inside a schedule it computes row `at`. `loop`: over the images of a batch, or empty."""
 
     text: str
-    images: int
+    loop: str
     results: tuple[Result, ...]
 
 
@@ -57,23 +63,40 @@ class Part:
     @property
     def ctype(self) -> str:
         """C type of a turn."""
-        return "uint8_t" if len(self.calls) <= 256 else "uint16_t"
+        return _counts(len(self.calls))
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The units of a function that can stop after any of them: whose turn it is (`order`), and which row (`rows`, empty
+    if no call asks), as lines of tables of `length` numbers."""
+
+    calls: tuple[CallView, ...]
+    order: tuple[str, ...]
+    rows: tuple[str, ...]
+    length: int
+    ctype: str
+    row_ctype: str
+    launch: bool                        # whether it is one launch; else its kernels are
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch: a call, or a function that consists of several steps."""
+    """One launch: a call, or a function that consists of several steps. `piece`: the call of a part of it."""
 
     parts: tuple[Part, ...]
     function: str = ""                  # "": the one call of its part
     params: str = ""
     args: str = ""
     steps: tuple[str, ...] = ()         # what it consists of, for the comment
+    turns: Turns | None = None          # with --step-budget
+    piece: CallView | None = None
 
     @property
     def call(self) -> tuple[str, ...]:
         """The call of the function."""
-        return (f"{self.function}({self.args});",) if self.function else ()
+        everything = f", 0, {self.turns.length}" if self.turns else ""
+        return (f"{self.function}({self.args}{everything});",) if self.function else ()
 
     @property
     def here(self) -> tuple[Part, ...]:
@@ -84,6 +107,11 @@ class Kernel:
 def _ctype(p: Param) -> str:
     """What a parameter points to."""
     return p.declaration.rsplit("*", 1)[0].strip()
+
+
+def _counts(n: int) -> str:
+    """C type of a number below n."""
+    return "uint8_t" if n <= 256 else "uint16_t"
 
 
 class Caller:
@@ -103,20 +131,24 @@ class Caller:
 
     def kernels(self) -> tuple[Kernel, ...]:
         """The whole schedule, launch by launch."""
-        found = []
-        for k in self.plan.kernels or (Launch(0, len(self.plan.calls), False),):
+        found: list[Kernel] = []
+        stops = self.plan.slices is not None
+        for k in _units.launches(self.plan):
             parts = self.parts(k.first, k.end)
-            if not parts:
-                continue
-            if not self.plan.kernels or not self.plan.is_joined(k):
-                found.append(Kernel(parts))
+            if not _units.in_function(self.plan, k) or not (self.plan.kernels or stops):
+                (step,) = {c.step for c in self.plan.working(k)} if stops else {-1}
+                found.append(Kernel(parts, piece=self.call(self.views[step], PIECE) if stops else None))
                 continue
             text = " ".join(call.text for part in parts for call in part.calls)
             used = [(p, n) for p, n in self.pointers if re.search(rf"\b{n}\b", text)]
-            steps = dict.fromkeys(c.step for c in self.plan.calls[k.first:k.end] if not self.plan.steps[c.step].spec.written)
+            steps = dict.fromkeys(c.step for c in self.plan.working(k))
             function = f"{identifier(self.plan.graph.name)}_kernel_{len(found) + 1}"
-            found.append(Kernel(parts, function, listed([p for p, _ in used]), ", ".join(name for _, name in used),
-                                tuple(" > ".join(n.op for n in self.plan.steps[i].node.parts) for i in steps)))
+            args = ", ".join(name for _, name in used)
+            range_ = ["int32_t first", "int32_t end"] * stops
+            found.append(Kernel(parts, function, listed([p for p, _ in used] + range_), args,
+                                tuple(" > ".join(n.op for n in self.plan.steps[i].node.parts) for i in steps),
+                                self.turns(len(found)) if stops else None,
+                                CallView(f"{function}({', '.join([args, *PIECE])});", "", ()) if stops else None))
         return tuple(found)
 
     @property
@@ -126,6 +158,17 @@ class Caller:
         found = [(f"{'const ' * (t in self.plan.inputs)}{CTYPE[self.plan.graph.type(t).dtype]} *{self.ports[t]}", self.ports[t])
                  for t in owned]
         return [*found, ("uint8_t *bytes", "bytes")]
+
+    def turns(self, launch: int) -> Turns:
+        """The units of a launch that is a function."""
+        own = [u for u in _units.units(self.plan) if u.launch == launch]
+        steps = list(dict.fromkeys(u.step for u in own))
+        index = {step: str(i) for i, step in enumerate(steps)}
+        calls = tuple(self.call(self.views[s], ("at", "at + 1")) for s in steps)
+        asked = any(re.search(r"\bat\b", c.text + c.loop) for c in calls)
+        rows = [str(u.at) for u in own] if asked else []
+        return Turns(calls, lines([index[u.step] for u in own]), lines(rows), len(own), _counts(len(steps)),
+                     _counts(max(u.at for u in own) + 1), bool(self.plan.kernels))
 
     def parts(self, first: int = 0, end: int | None = None) -> tuple[Part, ...]:
         """The schedule of some calls, by default of all."""
@@ -152,28 +195,28 @@ class Caller:
             return []
         steps = sorted({step for step, _ in run})
         items = [str(steps.index(step)) for step, _ in run]
-        lines = tuple(", ".join(items[i:i + WIDTH]) + "," for i in range(0, len(items), WIDTH))
         starts = ", ".join(str(self.done[s]) for s in steps)
         for step, rows in run:
             self.done[step] += rows
         pushed = self.plan.options.input_rows and 0 in steps
-        return [Part(tuple(self.row_call(s) for s in steps), lines, len(items), starts, pushed)]
+        return [Part(tuple(self.row_call(s) for s in steps), lines(items), len(items), starts, pushed)]
 
-    def call(self, v: View) -> CallView:
-        """A call that computes everything."""
+    def call(self, v: View, part: tuple[str, str] | None = None) -> CallView:
+        """A call that computes everything, or the part from one row or image (C text) up to another."""
         args = list(v.tables_first)
         for p in v.args:
             pointer = self.pointer(p, v.function)
             if v.images > 1 and p.tensor:
                 pointer = f"{pointer} + (n * {self.plan.graph.type(p.tensor).count // v.images})"
             args.append(pointer)
-        args += ["0", str(v.rows)] if v.by_rows else []
+        n, end = part or ("0", str(v.images))
+        args += (part if part and v.images == 1 else ("0", str(v.rows))) if v.by_rows else ()
         results = tuple(self.result(p) for p in v.args if p.tensor and p.written)
-        return CallView(f"{v.callee}({', '.join(args)});", v.images, results)
+        return CallView(f"{v.callee}({', '.join(args)});", f"int32_t n = {n}; n < {end}; ++n" if v.images > 1 else "", results)
 
     def result(self, p: Param) -> Result:
         """All that was written: of a part of a tensor the whole tensor, the parts written later still as they were."""
-        t = self.plan.parts.get(p.tensor, p.tensor)
+        t = self.plan.inlaid.get(p.tensor, p.tensor)
         return Result(str(self.records[t]), self.buffer(t, _ctype(p)), self.plan.graph.type(t).bytes)
 
     def row_call(self, step: int) -> CallView:
@@ -181,7 +224,7 @@ class Caller:
         v = self.views[step]
         args = [*v.tables_first, *(self.pointer(p, v.function) for p in v.args), "at", "at + 1"]
         y = next(p for p in v.args if p.tensor and p.written)
-        name = self.plan.parts.get(y.tensor, y.tensor)
+        name = self.plan.inlaid.get(y.tensor, y.tensor)
         t, ring = self.plan.graph.type(name), self.plan.rings.get(self.plan.root(name))
         whole = self.call(v).results
         if self.rows[step].out_rows == v.rows and (name == y.tensor or _rows.goes_along(self.plan, self.rows[step], self.rows)):
@@ -189,8 +232,8 @@ class Caller:
             lies = f"(at % {ring})" if ring else "at"
             result = Result(f"{self.records[name]} + (size_t)(at * {row})",
                             f"(const uint8_t *){self.buffer(name, _ctype(y))} + ({lies} * {row})", row)
-            return CallView(f"{v.callee}({', '.join(args)});", 1, (result,))
-        return CallView(f"{v.callee}({', '.join(args)});", 1, whole)
+            return CallView(f"{v.callee}({', '.join(args)});", "", (result,))
+        return CallView(f"{v.callee}({', '.join(args)});", "", whole)
 
     def pointer(self, p: Param, function: str) -> str:
         """The C expression of a parameter's buffer."""

@@ -55,6 +55,12 @@ def model_options(command: F, required: bool = True) -> F:
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
+        click.option("--step-budget", type=click.IntRange(1), metavar="INSTRUCTIONS",
+                     help="Also generate NAME_step, whose calls take at most so many."),
+        click.option("--max-slice-us", type=click.FloatRange(0, min_open=True), metavar="MICROSECONDS",
+                     help="The same as a time at the target's clock."),
+        click.option("--deadline-ms", type=click.FloatRange(0, min_open=True), metavar="MILLISECONDS",
+                     help="What an inference may take at the target's clock."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
         click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
@@ -63,6 +69,19 @@ def model_options(command: F, required: bool = True) -> F:
         click.option("--dump-after", multiple=True, type=click.Choice(DUMPS), metavar="PASS",
                      help=f"Print the plan after a pass: {', '.join(DUMPS)}."),
         click.option("--debug", is_flag=True, help="Show a traceback when something fails."),
+    )):
+        command = decorate(command)
+    return command
+
+
+def compiler_options(command: F) -> F:
+    """The cross compiler and how it optimises."""
+    for decorate in reversed((
+        click.option("-O1", "opt", flag_value="-O1", help="Optimise like -O1."),
+        click.option("-O2", "opt", flag_value="-O2", help="Optimise like -O2."),
+        click.option("-O3", "opt", flag_value="-O3", default=True, help="Optimise like -O3 (default)."),
+        click.option("-Os", "opt", flag_value="-Os", help="Optimise for size."),
+        click.option("--cc", help="The (cross) compiler."),
     )):
         command = decorate(command)
     return command
@@ -83,7 +102,8 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash")})
+                                                     "share_kernels", "ram", "flash", "step_budget", "max_slice_us",
+                                                     "deadline_ms")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 

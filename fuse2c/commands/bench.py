@@ -7,24 +7,21 @@ from typing import Any
 import click
 
 from fuse2c import report
-from fuse2c.commands._common import as_json_option, compiled, model_options, show, table
+from fuse2c.commands._common import as_json_option, compiled, compiler_options, model_options, show, table
 from fuse2c.errors import Mismatch
 from fuse2c.progress import Progress
 
 
 @click.command(name="bench")
 @model_options
-@click.option("-O2", "opt", flag_value="-O2", help="Optimise like -O2.")
-@click.option("-O3", "opt", flag_value="-O3", default=True, help="Optimise like -O3 (default).")
-@click.option("-Os", "opt", flag_value="-Os", help="Optimise for size.")
-@click.option("--cc", help="The (cross) compiler.")
+@compiler_options
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random input.")
 @as_json_option
 def command(opt: str, cc: str | None, seed: int, as_json: bool, **k: Any) -> None:
     """Measure instructions (in QEMU), flash and RAM."""
     model = compiled(k, as_json)
     with Progress("building and running"):
-        result = model.bench(opt=opt, cc=cc, seed=seed)
+        result = model.proven(opt=opt, cc=cc).bench(opt=opt, cc=cc, seed=seed)
     if as_json:
         click.echo(json.dumps(result.json()))
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fuse2c.commands._common import as_json_option, compiled, model_options, show
+from fuse2c.commands._common import as_json_option, compiled, compiler_options, model_options, show
 from fuse2c.progress import Progress
 from fuse2c.target import CORES
 from fuse2c.wcet import analyse
@@ -21,11 +21,7 @@ from fuse2c.wcet import analyse
 @click.option("--core", type=click.Choice(CORES), help="With --elf: the core; default: what the program says.")
 @click.option("--multiply", type=click.Choice(["1", "32"]), default="1", show_default=True,
               help="With --elf: cycles of a multiplication on an M0+.")
-@click.option("-O1", "opt", flag_value="-O1", help="Optimise like -O1.")
-@click.option("-O2", "opt", flag_value="-O2", help="Optimise like -O2.")
-@click.option("-O3", "opt", flag_value="-O3", default=True, help="Optimise like -O3 (default).")
-@click.option("-Os", "opt", flag_value="-Os", help="Optimise for size.")
-@click.option("--cc", help="The cross compiler.")
+@compiler_options
 @click.option("--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence as JSON.")
 @click.option("--facts", type=click.Path(path_type=Path), metavar="FILE",
               help="Write loop bounds for aiT (.ais) or OTAWA (.ffx, .ff).")
@@ -40,7 +36,7 @@ def command(elf: Path | None, entry: str | None, core: str | None, multiply: str
     else:
         model = compiled(k, as_json)
         with Progress("building and analysing"):
-            result = model.wcet(opt=opt, cc=cc)
+            result = model.proven(opt=opt, cc=cc).wcet(opt=opt, cc=cc)
     from fuse2c.wcet.facts import FORMATS, summary  # it needs the extra, which `analyse` asked for
     if facts is not None:
         if facts.suffix not in FORMATS:

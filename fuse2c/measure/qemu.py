@@ -52,7 +52,8 @@ class Firmware:
     """A generated model to run: its name, the folder `fuse2c build` wrote, its arguments in the order of <name>_run.
 
     outputs: type and number of elements of each; caller_arena: whether <name>_run takes an arena as its last
-    argument, of <NAME>_ARENA_BYTES bytes; stateful: whether it has a <name>_reset, for a sequence to start with.
+    argument, of <NAME>_ARENA_BYTES bytes; stateful: whether it has a <name>_reset, for a sequence to start with;
+    steps: how many calls of <name>_step do the same, 0 if there is none.
     """
 
     name: str
@@ -61,11 +62,13 @@ class Firmware:
     outputs: tuple[tuple[np.dtype, int], ...]
     caller_arena: bool
     stateful: bool = False
+    steps: int = 0
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One inference: instructions executed, outputs (flat), bytes of stack used, and what <name>_run returned.
+    """One inference: instructions executed, outputs (flat), bytes of stack used, and what <name>_run returned; `steps`:
+    instructions of each call of <name>_step, if there is one.
 
     The count is the same on every machine and every time; its granularity is one tick of the board's timer, 40
     instructions on the MPS2 boards and 31.25 on the MPS3 board. Instructions are not cycles.
@@ -75,6 +78,7 @@ class Measurement:
     outputs: tuple[np.ndarray, ...]
     stack_used: int
     returned: int
+    steps: tuple[int, ...] = ()
 
 
 def run(firmware: Firmware, board: Board, opt: str = "-O3", cc: str | None = None,
@@ -141,6 +145,10 @@ def case_header(firmware: Firmware) -> str:
         f"static const struct f2c_bench_region f2c_bench_regions[F2C_BENCH_REGIONS] = {{{', '.join(regions)}}};",
         f"#define F2C_BENCH_CALL() {firmware.name}_run({', '.join(inputs + outputs)})", "",
     ]
+    if firmware.steps:
+        lines += [f"static {firmware.name}_context f2c_bench_context;", f"#define F2C_BENCH_STEPS {firmware.steps}u",
+                  f"#define F2C_BENCH_INIT() {firmware.name}_init(&f2c_bench_context, {', '.join(inputs + outputs)})",
+                  f"#define F2C_BENCH_STEP() {firmware.name}_step(&f2c_bench_context)", ""]
     return "\n".join(lines)
 
 
@@ -152,6 +160,7 @@ def parse(text: str, firmware: Firmware) -> Measurement:
             raise ValueError("the first line is not the harness's")
         returned, instructions, stack, repeat, guard = (
             _field(lines, key) for key in ("returned", "instructions", "stack", "repeat", "guard"))
+        steps = tuple(_field(lines, "step") for _ in range(firmware.steps))
         outputs = tuple(_read_output(lines, index, np.dtype(dtype), count)
                         for index, (dtype, count) in enumerate(firmware.outputs))
         if next(lines) != "end":
@@ -162,10 +171,10 @@ def parse(text: str, firmware: Firmware) -> Measurement:
     if not guard:
         raise BuildError(f"{firmware.name}_run wrote behind an output or its arena, or overflowed the stack")
     if not repeat:
-        raise BuildError(f"{firmware.name}_run gave two answers for the same inputs",
+        raise BuildError(f"{firmware.name}_run {'or _step ' * bool(firmware.steps)}gave two answers for the same inputs",
                          hint="it reads memory that it never wrote, or leaves a part of an output unwritten")
     signed = returned - (1 << 32) if returned >= 1 << 31 else returned
-    return Measurement(instructions=instructions, outputs=outputs, stack_used=stack, returned=signed)
+    return Measurement(instructions=instructions, outputs=outputs, stack_used=stack, returned=signed, steps=steps)
 
 
 def _emulate(command: list[str], timeout_s: float) -> str:

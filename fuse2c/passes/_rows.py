@@ -75,7 +75,7 @@ def row_step(plan: Plan, step: Step) -> RowStep:
     rows_of = height if elementwise else vertical
     by_rows = spec.along is None and rows_of(g.type(y)) == spec.rows
     # What a part of a joined tensor is there of is counted in rows, however they lie in the joined tensor.
-    out_rows = spec.rows if splits and not spec.over_input and (by_rows or y in plan.parts) else 1
+    out_rows = spec.rows if splits and not spec.over_input and (by_rows or y in plan.inlaid) else 1
     readers = []
     for t in dict.fromkeys(t for t in step.node.inputs if t and g.data(t) is None):
         count, same = rows_of(g.type(t)), False
@@ -131,7 +131,7 @@ def _same_rows(plan: Plan, t: str, count: int) -> bool:
 
 def goes_along(plan: Plan, part: RowStep, steps: Sequence[RowStep]) -> bool:
     """Whether a part of a joined tensor is written in the rows in which the joined tensor lies."""
-    whole = next(s for s in steps if s.writes == plan.parts[part.writes])
+    whole = next(s for s in steps if s.writes == plan.inlaid[part.writes])
     return part.out_rows == part.rows == whole.out_rows == whole.rows
 
 
@@ -226,8 +226,8 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
             by_rows = step.out_rows == step.rows == len(life.born) == len(at)
             life.born = np.minimum(life.born, at if by_rows else at[0])
             life.dies = np.maximum(life.dies, at if by_rows else at[-1])
-        if plan.parts.get(step.writes) in found:        # the tensor is there as soon as a part of it is
-            life = found[plan.parts[step.writes]]
+        if plan.inlaid.get(step.writes) in found:        # the tensor is there as soon as a part of it is
+            life = found[plan.inlaid[step.writes]]
             along = goes_along(plan, step, steps) and len(life.born) == len(at)
             life.born = np.minimum(life.born, at if along else at[0])
             life.dies = np.maximum(life.dies, at if along else at[-1])

@@ -60,7 +60,7 @@ def _joined(plan: Plan, concat: Step) -> Plan:
                                      by_rows=concat.spec.by_rows, flags={"row_stride": 0}, written=True))
     steps = {id(s): _again(plan, g, s) for s, t in changed} | {id(concat): done}
     return replace(plan, graph=g, steps=tuple(steps.get(id(s), s) for s in plan.steps),
-                   parts={**plan.parts, **dict.fromkeys(begins, y)}, begins={**plan.begins, **begins})
+                   inlaid={**plan.inlaid, **dict.fromkeys(begins, y)}, begins={**plan.begins, **begins})
 
 
 def _cut(plan: Plan, cut: Step) -> Plan:

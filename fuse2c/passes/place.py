@@ -102,7 +102,7 @@ def peak(plan: Plan, buffers: Sequence[Life]) -> Peak | None:
 
 def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
     """Let results take over the bytes of operands that die; recorded as views."""
-    log, owned = list[Decision](), _caller_owned(plan) | set(plan.parts) | set(plan.parts.values())
+    log, owned = list[Decision](), _caller_owned(plan) | set(plan.inlaid) | set(plan.inlaid.values())
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     times = _rows.times_of(steps, units(plan))
     writers = {s.writes: i for i, s in reversed(list(enumerate(steps)))}
@@ -182,7 +182,7 @@ def lifetimes(plan: Plan) -> list[Life]:
     times = _rows.times_of(steps, order)
     used = {t for s in steps for t in (s.writes, *s.also, *(r.tensor for r in s.readers))}
     kept = {plan.root(t) for _, t in plan.options.stateful}
-    tensors = sorted(used - _caller_owned(plan) - set(plan.parts) | used & kept)
+    tensors = sorted(used - _caller_owned(plan) - set(plan.inlaid) | used & kept)
     found = list(_rows.lives(plan, steps, order, tensors).values())
     for life in found:
         life.ring = plan.rings.get(life.name, 0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fuse2c.errors import PlanError
-from fuse2c.passes import _groups, _rows, join, place, push
+from fuse2c.passes import _groups, _rows, bound, join, place, push
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Call, Decision, Plan, Point
 
@@ -68,6 +68,9 @@ def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[
     if not fits:
         least = min(p.ram_bytes for _, p in found)
         fits = [(part, p) for part, p in found if p.ram_bytes == least]
+    time = bound.deadline(plan)
+    fits = [(part, p) for part, p in fits if time is None or p.instructions <= time] \
+        or [min(fits, key=lambda pair: pair[1].instructions)]
     fastest = min(p.instructions for _, p in fits)
     least = min(p.ram_bytes for _, p in fits if p.instructions <= fastest * (1 + FREE))
     best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest, least))
@@ -133,9 +136,9 @@ def _rings(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: lis
     for i, s in enumerate(steps):
         for t in (s.writes, *(r.tensor for r in s.readers)):
             users.setdefault(plan.owner(t), set()).add(where[i])
-    whole = {plan.parts[s.writes] for s in steps if s.writes in plan.parts and not _rows.goes_along(plan, s, steps)}
+    whole = {plan.inlaid[s.writes] for s in steps if s.writes in plan.inlaid and not _rows.goes_along(plan, s, steps)}
     inner = [s.writes for i, s in enumerate(steps) if len(groups[where[i]]) > 1 and s.out_rows == s.rows
-             and s.writes not in owned | whole and s.writes not in plan.parts and len(users[s.writes]) == 1]
+             and s.writes not in owned | whole and s.writes not in plan.inlaid and len(users[s.writes]) == 1]
     found = _rows.lives(plan, steps, order, inner)
     rings = {t: _rows.ring_rows(life) for t, life in found.items()}
     return {t: n for t, n in rings.items() if n < len(found[t].born)}

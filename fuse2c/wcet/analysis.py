@@ -12,6 +12,7 @@ from fuse2c.wcet import image as images
 from fuse2c.wcet.cycles import REFILL, Costs
 from fuse2c.wcet.engine import Engine
 from fuse2c.wcet.ipet import longest
+from fuse2c.wcet.values import ARENA_START, Value, pointer
 
 TOOLS = ("capstone", "pyelftools", "networkx", "highspy")
 ASSUMPTIONS = (
@@ -21,6 +22,7 @@ ASSUMPTIONS = (
     "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
 )
 SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 32 times (64: double, int64) in "
+ALIGNED = "the arena that the caller passes is 8-byte aligned, and no other object lies in it"
 NAMED = "the core is a {}: the program itself names only its architecture"
 TIMING = (
     "memory answers without wait states",
@@ -36,6 +38,31 @@ class Cost:
     name: str
     instructions: int
     cycles: int | None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The worst case of one call of a function that does a part of the work each time."""
+
+    instructions: int
+    cycles: int | None
+    stack: int
+    single_path: bool
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What is known of a generated model's functions. `arena`: the argument that points to aligned memory, if any;
+    `step`: a function whose argument points to the number of the call, 0 .. `count` - 1, and the entry's arguments."""
+
+    arguments: int = 0
+    arena: int | None = None
+    step: str = ""
+    count: int = 0
+
+    def given(self, number: int) -> list[Value]:
+        """The words that the step's argument points to."""
+        return [number, *(ARENA_START if k == self.arena else pointer(k + 1) for k in range(self.arguments))]
 
 
 @dataclass(frozen=True)
@@ -75,13 +102,14 @@ class Result:
     loops: tuple[Loop, ...]
     assumptions: tuple[str, ...]
     tools: dict[str, str]
+    steps: tuple[Slice, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The documented keys of `wcet --json`, which are also the certificate."""
-        return asdict(self) | {"steps": []}
+        return asdict(self)
 
 
-def analyse(path: Path, entry: str, core: str, multiply: int) -> Result:
+def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interface) -> Result:
     """See `fuse2c.wcet.analyse`."""
     image = images.load(path)
     guessed = not core and not image.named
@@ -91,8 +119,10 @@ def analyse(path: Path, entry: str, core: str, multiply: int) -> Result:
                       hint=did_you_mean(core, CORES))
     costs = Costs(core, multiply)
     engine = Engine(image, costs)
+    steps = _steps(engine, interface) if interface.step else ()
+    engine = Engine(image, costs)
     start = image.entry(entry)
-    state = engine.analyse(start)
+    state = engine.analyse(start, interface.arena)
     facts = engine.facts
     single = not facts.forks
     kernels = tuple(Cost(image.place(a), n, c if costs.known else None)
@@ -102,9 +132,19 @@ def analyse(path: Path, entry: str, core: str, multiply: int) -> Result:
         ipet=longest(engine, start), cycles=state.cycles if costs.known else None, cycles_status=_status(costs, single),
         stack=engine.stack_bytes, single_path=single, branches=tuple(image.place(a) for a in sorted(facts.forks)),
         variable=_variable(engine), kernels=kernels, loops=_loops(engine),
-        assumptions=ASSUMPTIONS + ((NAMED.format(core),) if guessed else ())
+        assumptions=ASSUMPTIONS + ((ALIGNED,) if interface.arena is not None else ())
+        + ((NAMED.format(core),) if guessed else ())
         + ((SOFT_FLOAT + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
-        tools={name: version(name) for name in TOOLS})
+        tools={name: version(name) for name in TOOLS}, steps=steps)
+
+
+def _steps(engine: Engine, interface: Interface) -> tuple[Slice, ...]:
+    entry, found = engine.image.entry(interface.step), []
+    for k in range(interface.count):
+        state = engine.analyse(entry, given=interface.given(k))
+        found.append(Slice(state.instructions, state.cycles if engine.costs.known else None, engine.stack_bytes,
+                           not engine.facts.forks))
+    return tuple(found)
 
 
 def _status(costs: Costs, single: bool) -> str:

@@ -56,7 +56,7 @@ class Code:
         self._compiled = compiled
         parts, stay = parts_of(function, demanded, arguments, root)
         self._names = {name: getattr(values, name) for name in (
-            "M", "signed", "extend", "shift", "shifted_out", "divide", "divide_signed", "reverse_bits", "saturate",
+            "M", "signed", "extend", "half", "shift", "shifted_out", "divide", "divide_signed", "reverse_bits", "saturate",
             "nzcv", "holds", "add_carry", "logged")} | {"deepest": deepest}
         self._parts, self._stay, self._costs = parts, stay, costs
         self._steps: dict[int, Step] = {}

@@ -7,6 +7,7 @@ it, and become one state with the larger cost. Without any fork the count is tha
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 from fuse2c.errors import Refused
 from fuse2c.wcet.cfg import TABLE_HELPERS
@@ -17,9 +18,9 @@ from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, 
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.state import State
-from fuse2c.wcet.values import FIRST, MIDDLE, TOP, WINDOW, Memory, holds, inside, window
+from fuse2c.wcet.values import ARENA_START, TOP, Memory, Value, holds, inside, pointer, window
 
-REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 11
+REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
 
 
 class Engine(Machine):
@@ -35,28 +36,32 @@ class Engine(Machine):
         blocks = {b.start: b for code in self.codes.values() for b in code.reached()}
         return [i for start in sorted(blocks) for i in blocks[start].instructions]
 
-    def analyse(self, entry: int) -> State:
-        """The state at the return, with the largest costs. Refused where there is no bound, or none is found."""
+    def analyse(self, entry: int, arena: int | None = None, given: Sequence[Value] = ()) -> State:
+        """The state at the return, with the largest costs. Refused where there is no bound, or none is found.
+
+        `arena`: the argument that points to 8-byte aligned memory; `given`: words of the object that the first one points to.
+        """
         self._root = entry
         while True:
             self.facts, self.stack_low = Facts(), TOP
-            self._heap, self._waiting, self.codes, self._kept = [], {}, {}, {}
+            self._heap, self._waiting, self._kept = [], {}, {}
             try:
-                return self._explore(self._initial(entry))
+                return self._explore(self._initial(entry, arena, given))
             except Again:
-                continue
+                self.codes = {}
 
-    def _initial(self, entry: int) -> State:
+    def _initial(self, entry: int, arena: int | None, given: Sequence[Value]) -> State:
         memory = Memory(self.image)
         memory.unfollowed = self._follow
         registers: list[int | None] = [None] * 18
         registers[SP], registers[LR] = TOP, RETURN | 1
         for k in range(REGISTER_ARGUMENTS + STACK_ARGUMENTS):
-            base = ((FIRST + k) << WINDOW) + MIDDLE
+            base = ARENA_START if k == arena else pointer(k)
             if k < REGISTER_ARGUMENTS:
                 registers[k] = base
-            else:
+            elif base is not None:
                 memory.words[TOP + 4 * (k - REGISTER_ARGUMENTS)] = base
+        memory.given = {(pointer(0) or 0) + 4 * k: value for k, value in enumerate(given) if value is not None}
         state = State(registers, None, memory, [], entry, {}, {}, {})
         self._enter(state, entry, RETURN, 0, ())
         return state

@@ -24,6 +24,10 @@ def summary(result: Result) -> list[str]:
     lines += ["  of one call  :"] if result.kernels else []
     lines += [f"    {k.name:{width}} {k.instructions:>14,}" + ("" if k.cycles is None else f" {k.cycles:>14,} cycles")
               for k in result.kernels]
+    if result.steps:
+        costs = [s.instructions for s in result.steps]
+        lines += [f"  steps        : {len(costs)}, at most {max(costs):,} instructions",
+                  f"  together     : {sum(costs):,} ({sum(costs) / result.instructions - 1:+.3%} over {result.entry})"]
     return [*lines, "  assumed      :", *(f"    - {text}" for text in result.assumptions)]
 
 

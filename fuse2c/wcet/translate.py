@@ -164,6 +164,14 @@ def _multiplies(i: Instruction) -> list[Part] | None:
         sign = "+" if i.name == "mla" else "-"
         return [part(f"R[{d}] = m.plus(R[{c}], {sign}R[{a}] * R[{b}] & {M}) if {known([a, b, c])} else m.loose(R[{c}], None)",
                      [a, b, c], [d])]
+    if i.name in HALVES:        # compilers take them for products of small indices, too
+        d, a, b = (reg(i, n) for n in range(3))
+        text = " * ".join(f"half(R[{r}], {16 * (which == 't')})" for r, which in zip((a, b), i.name[4:], strict=True))
+        product, ok = f"m.bits({text} & {M}, R[{a}], R[{b}])", known([a, b])
+        if i.name[:4] == "smul":
+            return [part(f"R[{d}] = {product} if {ok} else None", [a, b], [d])]
+        c = reg(i, 3)
+        return [part(f"R[{d}] = m.plus(R[{c}], {product} if {ok} else None)", [a, b, c], [d])]
     if i.name in ("udiv", "sdiv"):
         d, a, b = reg(i, 0), reg(i, len(i.ops) - 2), reg(i, len(i.ops) - 1)
         how = "divide" if i.name == "udiv" else "divide_signed"
@@ -222,6 +230,7 @@ def _selects(i: Instruction) -> list[Part] | None:
                   f"N = {names[0]}", f"R[{d}] = m.either(N, A) if C is None else N if C else A"], reads, [d])]
 
 
+HALVES = tuple(f"{name}{a}{b}" for name in ("smul", "smla") for a in "bt" for b in "bt")
 LONG_SHIFTS = ("asrl", "lsll", "lsrl", "sqrshrl", "uqrshll", "sqshll", "uqshll", "srshrl", "urshrl")
 
 

@@ -13,13 +13,14 @@ from fuse2c.wcet.image import Image
 M = 0xFFFFFFFF
 SIGN = 0x80000000
 WINDOW = 24             # bits of an offset in a window
-FIRST, STACK = 0x90, 0x9F
-"""The windows: arguments from FIRST on, the stack the last one."""
+FIRST, ARENA, STACK = 0x90, 0x9E, 0x9F
+"""The windows: arguments from FIRST on; of an arena, which like the stack is aligned; the stack the last one."""
 WINDOWS = FIRST << WINDOW
 MIDDLE = 1 << (WINDOW - 1)
+ARENA_START = (ARENA << WINDOW) + MIDDLE
 TOP = (STACK << WINDOW) + MIDDLE
 """The stack pointer at the start of the analysed function: arguments lie above, frames below."""
-ALIGNED = 7             # low bits of a stack pointer that are known
+ALIGNED = 7             # low bits of a pointer into stack or arena that are known
 
 Value = int | None
 Flags = tuple | None
@@ -31,6 +32,11 @@ def window(v: int) -> int:
     """The window that a number lies in, 0 for a plain number."""
     k = v >> WINDOW
     return k if FIRST <= k <= STACK else 0
+
+
+def pointer(k: int) -> Value:
+    """To the start of the k-th object that an argument points to; None for more than there are windows."""
+    return None if FIRST + k >= ARENA else (FIRST + k << WINDOW) + MIDDLE
 
 
 def inside(v: int) -> bool:
@@ -47,6 +53,11 @@ def extend(v: int, bits: int) -> int:
     """The lowest `bits`, sign-extended to 32."""
     v &= (1 << bits) - 1
     return (v - ((v >> (bits - 1)) << bits)) & M
+
+
+def half(v: int, low: int) -> int:
+    """The 16 bits from `low` on, with their sign."""
+    return signed(extend(v >> low, 16))
 
 
 def shift(kind: str, v: int, n: int) -> int:
@@ -158,13 +169,15 @@ class Memory:
     """What is known of the stack: whole words, and single bytes of words that are known in part.
 
     `wild`: an unknown pointer may point into the stack, so a store through any unknown pointer may change it.
-    `guarded`: words that hold saved registers, which memory-safe code does not overwrite.
+    `guarded`: words that hold saved registers, which memory-safe code does not overwrite. `given`: words of the caller's
+    whose values the analysis was told; only the code's own stores to their addresses change them.
     """
 
-    __slots__ = ("bytes", "guarded", "holes", "image", "indexed", "unfollowed", "weak", "wild", "words")
+    __slots__ = ("bytes", "given", "guarded", "holes", "image", "indexed", "unfollowed", "weak", "wild", "words")
 
     def __init__(self, image: Image) -> None:
         self.image = image
+        self.given: dict[int, int] = {}
         self.words: dict[int, int] = {}
         self.bytes: dict[int, int] = {}
         self.guarded: frozenset[int] = frozenset()
@@ -177,6 +190,7 @@ class Memory:
     def copy(self) -> Memory:
         """An independent copy."""
         other = Memory(self.image)
+        other.given = self.given
         other.indexed = self.indexed
         other.unfollowed, other.holes = self.unfollowed, dict(self.holes)
         other.words, other.bytes, other.guarded, other.wild = dict(self.words), dict(self.bytes), self.guarded, self.wild
@@ -191,7 +205,7 @@ class Memory:
         if address is None:
             return None
         if address >> WINDOW != STACK:
-            return self.image.read(address, width)
+            return self.given[address] if address in self.given and width == 4 else self.image.read(address, width)
         word = self.words.get(address & ~3)
         at = address & 3
         if word is not None and at + width <= 4:
@@ -224,6 +238,8 @@ class Memory:
         elif address >> WINDOW != STACK:
             if value is not None:
                 self.lost(value)
+            if window(address) and self.given:
+                self.given = {a: v for a, v in self.given.items() if a + 4 <= address or address + width <= a}
         elif site:
             for k in range(width):
                 self._store_byte(address + k, None)
@@ -322,9 +338,9 @@ class Memory:
         return None if r is None else ("log", r)
 
     def bits(self, result: int, a: int, b: int = M) -> Value:
-        """The result of any other operation on known a and b: of a stack pointer, only its alignment is known."""
+        """The result of any other operation on known a and b: of pointers, only the alignment of some is known."""
         x, y = window(a), window(b)
-        if not (x or y) or (x + y == STACK and (a <= ALIGNED or b <= ALIGNED)):
+        if not (x or y) or (x + y in (ARENA, STACK) and (a <= ALIGNED or b <= ALIGNED)):
             return result
         self.wild = self.wild or STACK in (x, y)
         return None
@@ -332,6 +348,8 @@ class Memory:
     def merge(self, other: Memory) -> None:
         """What both know."""
         self.wild = self.wild or other.wild
+        if self.given is not other.given:
+            self.given = dict(self.given.items() & other.given.items())
         for mine, theirs in ((self.words, other.words), (self.bytes, other.bytes)):
             if mine != theirs:
                 for a in [a for a, v in mine.items() if theirs.get(a) != v]:

@@ -18,6 +18,7 @@
  *   stack <bytes the first run took below its caller's frame>
  *   repeat <1 if both runs returned and wrote the same>
  *   guard <1 if nothing was written behind a region and the stack did not overflow>
+ *   step <instructions of a call of <name>_step>, for each
  *   output <index> <bytes>
  *   <32 bytes a line>
  *   end */
@@ -102,6 +103,13 @@ static void run_model(void)
     returned = F2C_BENCH_CALL();
 }
 
+#ifdef F2C_BENCH_STEPS
+static void run_step(void)
+{
+    returned = F2C_BENCH_STEP();
+}
+#endif
+
 static void run_nothing(void)
 {
     returned = 0;
@@ -146,10 +154,30 @@ static void put_output(uint32_t output)
     }
 }
 
+#ifdef F2C_BENCH_STEPS
+static uint64_t steps[F2C_BENCH_STEPS];
+
+/* The same inference step by step; whether it ended where it should, with the same outputs. */
+static uint32_t run_steps(uint64_t overhead, uint32_t hash)
+{
+    fill_regions(0x96u);
+    F2C_BENCH_RESET();
+    F2C_BENCH_INIT();
+    for (uint32_t at = 0; at < F2C_BENCH_STEPS; ++at) {
+        const uint64_t ticks = ticks_of(run_step);
+        steps[at] = ticks > overhead ? ticks - overhead : 0u;
+        if (returned != (at + 1u < F2C_BENCH_STEPS)) {
+            return 0u;
+        }
+    }
+    return hash == hash_outputs() ? 1u : 0u;
+}
+#endif
+
 int main(void)
 {
     uint64_t overhead, ticks;
-    uint32_t stack, hold, hash;
+    uint32_t stack, hold, hash, same;
     int first;
 
     fill_regions(0xA5u);
@@ -167,12 +195,21 @@ int main(void)
     ticks = ticks_of(run_model);
     ticks = ticks > overhead ? ticks - overhead : 0u;
 
+    same = first == returned && hash == hash_outputs() ? 1u : 0u;
+#ifdef F2C_BENCH_STEPS
+    same &= run_steps(overhead, hash);
+#endif
     f2c_put("f2c-bench 1\n");
-    put_line("returned ", (uint32_t)returned, 8u);
+    put_line("returned ", (uint32_t)first, 8u);
     put_line("instructions ", f2c_clock_instructions(ticks), 16u);
     put_line("stack ", stack, 8u);
-    put_line("repeat ", first == returned && hash == hash_outputs() ? 1u : 0u, 1u);
+    put_line("repeat ", same, 1u);
     put_line("guard ", guards_hold() & hold, 1u);
+#ifdef F2C_BENCH_STEPS
+    for (uint32_t at = 0; at < F2C_BENCH_STEPS; ++at) {
+        put_line("step ", f2c_clock_instructions(steps[at]), 16u);
+    }
+#endif
     for (uint32_t output = 0; output < F2C_BENCH_OUTPUTS; ++output) {
         put_output(output);
     }

@@ -1,0 +1,94 @@
+"""--step-budget and --max-slice-us: where <name>_step stops, so that no step takes more than the budget.
+
+What the units of work take is estimated, or proven from the machine code of a build in which each is a step. Of a layer
+of which one unit is too long, the channels are split; then the model is planned again.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from fuse2c.errors import MissesDeadline
+from fuse2c.passes import bound, split
+from fuse2c.passes._units import Unit, estimates, packed, units
+from fuse2c.plan import Plan, Slices
+
+ROOM = 0.95         # of the budget: what a part of a layer is to take, as parts cost a little more than their share
+BLOCK = 4           # channels that kernels compute side by side
+
+Replan = Callable[[Mapping[str, int]], Plan]
+Costs = Callable[[Plan], Sequence[int]]
+"""What each step of a plan takes, in the unit of the budget."""
+
+
+def budget_of(plan: Plan) -> tuple[int, str]:
+    """What a step may take, and in which unit: instructions or cycles."""
+    cycles = bound.slice_cycles(plan)
+    return (plan.options.step_budget or 0, "instructions") if cycles is None else (cycles, "cycles")
+
+
+def estimated(plan: Plan) -> Plan:
+    """The plan cut by estimates, whether or not every unit fits."""
+    return cut(plan, estimates(plan), budget_of(plan)[0])
+
+
+def cut(plan: Plan, costs: Sequence[int], budget: int) -> Plan:
+    """The plan with as many units in a step as fit, by their costs."""
+    first = packed(costs, budget)
+    bounds = [sum(costs[a:b]) for a, b in zip(first, (*first[1:], len(costs)), strict=True)]
+    return replace(plan, slices=Slices(first, tuple(bounds), unit=budget_of(plan)[1]))
+
+
+def alone(plan: Plan) -> Plan:
+    """The plan in which each unit is a step."""
+    costs = estimates(plan)
+    return replace(plan, slices=Slices(tuple(range(len(costs))), tuple(costs)))
+
+
+def fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
+    """A plan of which no unit takes more than the budget, and what its units take. MissesDeadline if there is none."""
+    parts: dict[str, int] = {}
+    while True:
+        plan = alone(replan(parts))
+        found = costs(plan)
+        smaller = _smaller(plan, found, budget)
+        if not smaller:
+            return plan, found
+        parts |= smaller
+
+
+def proven(plan: Plan, costs: Sequence[int], prove: Costs, budget: int, proof: str) -> Plan:
+    """The plan cut into steps that `prove` bounds by the budget; units cost a little less together than apart."""
+    room = budget
+    while True:
+        found = cut(plan, costs, room)
+        bounds = prove(found)
+        if max(bounds) <= budget:
+            assert found.slices is not None
+            return replace(found, slices=replace(found.slices, bounds=tuple(bounds), proof=proof))
+        room -= max(bounds) - budget
+
+
+def _smaller(plan: Plan, costs: Sequence[int], budget: int) -> dict[str, int]:
+    """For each layer with a unit that is too long: its result, and the channels that its parts should have."""
+    found: dict[str, int] = {}
+    for unit, cost in zip(units(plan), costs, strict=True):
+        if cost > budget:
+            y, size = _part(plan, unit, cost, budget)
+            found[y] = min(size, found.get(y, size))
+    return found
+
+
+def _part(plan: Plan, unit: Unit, cost: int, budget: int) -> tuple[str, int]:
+    step = plan.steps[unit.step]
+    node = step.node.parts[0]
+    axis = split.channels(plan.graph, node)
+    y = node.outputs[0].partition(split.PART)[0]
+    have = plan.parts.get(y, plan.graph.type(node.outputs[0]).shape[axis] if axis >= 0 else 1)
+    want = int(have * ROOM * budget / cost)
+    size = want - want % BLOCK if want > BLOCK else max(want, 1)
+    if axis < 0 or size >= have:
+        what = "row" if step.spec.by_rows else "image" if step.spec.images > 1 else "call"
+        raise MissesDeadline(f"a {what} of {step.function} takes {cost} {budget_of(plan)[1]}, more than a step of {budget}",
+                             node=step.node.name, op=node.op, hint=f"a budget of at least {cost}; this {what} cannot be split")
+    return y, size

@@ -1,0 +1,63 @@
+"""Units: the least that a call of <name>_step can do. A row of a kernel, an image of a batch, or a kernel as a whole.
+
+Units are numbered in the order in which they run; those of one launch follow one another.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuse2c.plan import Launch, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Row or image `at` of a step of the plan, run by a launch."""
+
+    launch: int
+    step: int
+    at: int
+
+
+def launches(plan: Plan) -> tuple[Launch, ...]:
+    """What a call of <name>_step chooses from; without joined kernels everything takes turns in one function."""
+    return tuple(k for k in plan.kernels if plan.working(k)) or (Launch(0, len(plan.calls), True),)
+
+
+def in_function(plan: Plan, k: Launch) -> bool:
+    """Whether the units of a launch are the turns of one C function, not the rows of a kernel."""
+    return not plan.kernels or plan.is_joined(k)
+
+
+def units(plan: Plan) -> tuple[Unit, ...]:
+    """All units of an inference."""
+    found = []
+    for index, k in enumerate(launches(plan)):
+        for call in plan.working(k):
+            spec = plan.steps[call.step].spec
+            if spec.images > 1:
+                found += [Unit(index, call.step, n) for n in range(spec.images)]
+            elif spec.by_rows:
+                found += [Unit(index, call.step, row) for row in range(call.first, call.end)]
+            else:
+                found.append(Unit(index, call.step, 0))
+    return tuple(found)
+
+
+def estimates(plan: Plan) -> list[int]:
+    """Rough instructions of each unit, by the target's prices."""
+    price = plan.target.processor
+    count = [s.spec.images if s.spec.images > 1 else s.spec.rows if s.spec.by_rows else 1 for s in plan.steps]
+    whole = [price.mac * s.work.macs + price.alu * s.work.alu for s in plan.steps]
+    return [-(-whole[u.step] // count[u.step]) + price.launch + price.turn for u in units(plan)]
+
+
+def packed(costs: Sequence[int], budget: int) -> tuple[int, ...]:
+    """The first unit of each step, if as many units as fit are one step; one that does not fit is a step of its own."""
+    first, room = [0], budget
+    for i, cost in enumerate(costs):
+        if cost > room and i > first[-1]:
+            first.append(i)
+            room = budget
+        room -= cost
+    return tuple(first)
