@@ -83,11 +83,18 @@ class Price:
     mac: float = 0.0                        # a multiply-accumulate
     alu: float = 0.0                        # another arithmetic operation
     output: float = 0.0                     # an element written
+    operand: float = 0.0                    # an element of a further operand, such as a residual
+    pixel: float = 0.0                      # a position of the output, all its channels
     window: float = 0.0                     # an element under the window of a pixel: gathered or widened once
     stream: float = 0.0                     # a weight that passes by for a tile of pixels
-    pixel: float = 0.0                      # a position of the output, all channels
+    block: float = 0.0                      # an output of a tile, whatever its pixels
     row: float = 0.0                        # an output row
     call: float = 0.0                       # one call
+    load: float = 0.0                       # what the kernel says of itself: Spec.effort
+    multiply: float = 0.0
+    tile: float = 0.0
+    unpack: float = 0.0
+    tile_of: int = 1                        # pixels of a tile
     cpi: float = 0.0                        # 0: the processor's
     cpi_worst: float = 0.0
 
