@@ -168,6 +168,13 @@ class Plan:
         return k.rows or k.end - k.first > 1
 
     @property
+    def kernel_steps(self) -> list[list[int]]:
+        """Steps by kernel, in the order of their first call."""
+        if not self.kernels:
+            return [[i] for i in range(len(self.steps))]
+        return [list(dict.fromkeys(c.step for c in self.calls[k.first:k.end])) for k in self.kernels]
+
+    @property
     def inlined(self) -> set[int]:
         """Steps that are no kernels of their own."""
         return {c.step for k in self.kernels if self.is_joined(k) for c in self.calls[k.first:k.end]}

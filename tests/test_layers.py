@@ -16,7 +16,7 @@ FLOORS = [
     {"errors", "names", "progress", "quant", "resources"},
     {"ir", "options", "quant"},
     {"ops", "target", "toolchain"},
-    {"plan", "frontend", "fusion"},
+    {"plan", "frontend", "fusion", "price", "calibrate"},
     {"passes"},
     {"pipeline", "codegen", "measure", "wcet"},
     {"check"},
@@ -26,7 +26,7 @@ FLOORS = [
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 # Neighbours on one floor that may be imported all the same.
-PEERS = {"frontend": {"plan"}, "fusion": {"plan"}, "commands": {"__init__"}, "cli": {"__init__", "commands"},
+PEERS = {"frontend": {"plan"}, "price": {"plan"}, "fusion": {"plan"}, "commands": {"__init__"}, "cli": {"__init__", "commands"},
          "__main__": {"__init__", "cli"}}
 
 # The only files under fuse2c/ that may import a library.
