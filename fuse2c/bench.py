@@ -68,7 +68,7 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         run: qemu.Measurement | None = None
         sample = random_samples(plan, 1, seed)[0]
         if plan.target.emulator is not None:
-            run = qemu.run(_firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
+            run = qemu.run(firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
         # The host's objects are no ELF for a microcontroller, and its stack is no concern.
         sizes = elf.sizes(objects, name) if cflags else None
         deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
@@ -98,13 +98,14 @@ def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result
         # The harness only has to link: a core without a board in QEMU takes another's start-up code.
         board = qemu.Board(target.emulator.machine if target.emulator else next(iter(qemu.MACHINES)),
                            target.processor.cflags)
-        firmware = _firmware(plan, name, root, random_samples(plan, 1, 0)[0])
-        program = qemu.build(firmware, board, Path(folder), opt, cc)
+        case = firmware(plan, name, root, random_samples(plan, 1, 0)[0])
+        program = qemu.build(case, board, Path(folder), opt, cc)
         core = next((flag.partition("=")[2] for flag in target.processor.cflags if flag.startswith("-mcpu=")), "")
         return wcet.analyse(program, f"{name}_run", core)
 
 
-def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
+def firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
+    """The model in the folder `root` with the inputs of a sample, for the measuring harness."""
     g = plan.graph
     return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in plan.inputs),
                          tuple((g.type(t).dtype.numpy, g.type(t).count) for t in plan.outputs),

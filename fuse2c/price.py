@@ -199,3 +199,9 @@ def traffic(plan: Plan, step: Step) -> Traffic:
     size = g.type(first).bytes // images
     return replace(found, window=spec.window, height=height, row=size // height,
                    once=sum(g.type(t).bytes for t in operands if t != first) // images)
+
+
+def peak(plan: Plan, step: Step) -> float:
+    """Multiply-accumulates a cycle that the arithmetic alone could do, by the type of the step's operands."""
+    p, y = plan.target.processor, plan.graph.type(step.node.outputs[0])
+    return p.flops_per_cycle if y.dtype.is_float and not step.node.parts[0].quantised else p.macs_per_cycle

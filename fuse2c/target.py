@@ -61,6 +61,7 @@ class Memory:
 
     bytes: int
     holds: tuple[str, ...]                  # of HELD; () for a region that fuse2c puts nothing into
+    origin: str = ""                        # its address, such as "0x20000000"
     wait_states: int = 0                    # cycles that a load of data waits, at the usual clock
     gb_per_s: float = 0.0                   # at the usual clock; 0: unknown
     pj_per_byte: float = 0.0                # of data, on top of the processor's active power; 0: in there
@@ -287,7 +288,7 @@ EXPECTED = {int: "a whole number, above 0", float: "a number, above 0", str: "a 
 def _fits(value: Any, kind: Any, optional: bool) -> bool:
     """Whether a value is of a field's type; a number may be 0 only where that is the default."""
     if kind in (int, float):
-        number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
         return number and (value > 0 or (optional and value == 0))
     if kind == tuple[str, ...]:
         return isinstance(value, tuple) and all(isinstance(word, str) for word in value)

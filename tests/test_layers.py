@@ -20,8 +20,9 @@ FLOORS = [
     {"passes"},
     {"pipeline", "codegen", "measure", "wcet"},
     {"check"},
-    {"bench", "catalogue", "drawing", "memory"},
-    {"report"},
+    {"bench", "catalogue", "drawing", "memory", "plots"},
+    {"report", "firmware", "study", "explain"},
+    {"page", "explore"},
     {"__init__", "commands", "cli", "__main__"},
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
@@ -37,6 +38,8 @@ OWNERS = {
     "capstone": ["wcet/decode.py"],
     "elftools": ["wcet/image.py"],
     "networkx": ["wcet/*"],
+    "matplotlib": ["plots.py"],
+    "distributed": ["explore.py"],
     "highspy": ["wcet/ipet.py", "passes/_exact.py"],
 }
 

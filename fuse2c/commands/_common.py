@@ -31,11 +31,12 @@ def table(content: Any) -> None:
         click.echo(line.rstrip())
 
 
-def model_options(command: F, required: bool = True) -> F:
-    """The model, the target, and every option of a compilation: the same for all commands that compile."""
+def model_options(command: F, required: bool = True, several: bool = False) -> F:
+    """The model, the target (or several), and every option of a compilation: the same for all commands that compile."""
     for decorate in reversed((
         click.argument("model", type=click.Path(path_type=Path), required=required),
-        click.option("-t", "--target", default="host", show_default=True, help="A target's name, or a .toml file."),
+        click.option("-t", "--target", default=("host",) if several else "host", multiple=several, show_default=True,
+                     help="A target's name, or a .toml file."),
         click.option("--dim", multiple=True, metavar="NAME=VALUE", help="A value for a symbolic dimension."),
         click.option("--bind", multiple=True, metavar="NAME=VALUE",
                      help="Make an input a constant: numbers (1,2,3), or an .npy file."),

@@ -52,7 +52,8 @@ class Firmware:
     """A generated model to run: its name, the folder `fuse2c build` wrote, its arguments in the order of <name>_run.
 
     outputs: type and number of elements of each; caller_arena: whether <name>_run takes an arena as its last
-    argument, of <NAME>_ARENA_BYTES bytes; stateful: whether it has a <name>_reset, for a sequence to start with.
+    argument, of <NAME>_ARENA_BYTES bytes; stateful: whether it has a <name>_reset, for a sequence to start with;
+    entry: what is called, `run` for <name>_run.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Firmware:
     outputs: tuple[tuple[np.dtype, int], ...]
     caller_arena: bool
     stateful: bool = False
+    entry: str = "run"
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def case_header(firmware: Firmware) -> str:
         f"#define F2C_BENCH_OUTPUTS {len(firmware.outputs)}u",
         f"#define F2C_BENCH_REGIONS {len(regions)}u",
         f"static const struct f2c_bench_region f2c_bench_regions[F2C_BENCH_REGIONS] = {{{', '.join(regions)}}};",
-        f"#define F2C_BENCH_CALL() {firmware.name}_run({', '.join(inputs + outputs)})", "",
+        f"#define F2C_BENCH_CALL() {firmware.name}_{firmware.entry}({', '.join(inputs + outputs)})", "",
     ]
     return "\n".join(lines)
 
