@@ -9,7 +9,7 @@ import numpy as np
 
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
-from fuse2c.passes import fold, fuse, join, layout, legalize, order, place, promote, push, select, stream
+from fuse2c.passes import afford, fold, fuse, join, layout, legalize, order, place, promote, push, select, stream
 from fuse2c.plan import Plan
 
 
@@ -34,6 +34,7 @@ PIPELINE = (
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
+    Pass("afford", afford.run, "energy and power are within the limits, at a clock that is chosen"),
 )
 
 

@@ -31,6 +31,7 @@ class Cost:
     weights: int = 0                        # bytes of constants
     macs: int = 0
     alu: int = 0                            # other arithmetic
+    waits: float = 0.0                      # of the cycles: for weights, at the clock that the memory's wait states are for
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
@@ -54,9 +55,15 @@ def clock_of(target: Target) -> Clock:
     return next((c for c in target.clock if c.hz == usual), Clock(usual))
 
 
-def seconds(cost: Cost, clock: Clock) -> float | None:
+def cycles(cost: Cost, target: Target, clock: Clock) -> float:
+    """Typical cycles at a clock: waits for weights grow and shrink with its wait states, between those of the clocks."""
+    most = max((c.wait_states for c in target.clock), default=0)
+    return cost.cycles + cost.waits * (clock.wait_states / most - 1 if most else 0)
+
+
+def seconds(cost: Cost, target: Target, clock: Clock) -> float | None:
     """Typical time of an inference; None without a clock."""
-    return cost.cycles / clock.hz if clock.hz else None
+    return cycles(cost, target, clock) / clock.hz if clock.hz else None
 
 
 def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
@@ -64,13 +71,18 @@ def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
     if not clock.hz or not clock.active_uw:
         return None
     moved = sum(n * target.memory[name].pj_per_byte for name, n in cost.by_memory(target).items())
-    return clock.active_uw * cost.cycles / clock.hz + moved * 1e-6
+    return clock.active_uw * cycles(cost, target, clock) / clock.hz + moved * 1e-6
+
+
+def families(step: Step) -> tuple[str, str]:
+    """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel."""
+    return f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name
 
 
 def price_of(plan: Plan, step: Step) -> Price:
-    """The price of a step's kernel: the target's for it, or the processor's rough one."""
-    p = plan.target.processor
-    found = plan.target.price.get(step.kernel.name, Price(mac=p.mac, alu=p.alu, call=p.launch))
+    """The price of a step's family: the target's for it, or the processor's rough one."""
+    p, listed = plan.target.processor, plan.target.price
+    found = next((listed[f] for f in families(step) if f in listed), Price(mac=p.mac, alu=p.alu, call=p.launch))
     return replace(found, cpi=found.cpi or p.cpi, cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
 
 
@@ -83,7 +95,7 @@ def of_step(plan: Plan, step: Step) -> Cost:
               for what, n in (("arena", read + written), ("weights", weights))}
     waits = sum(stalls.values())
     return Cost(total, total * price.cpi + waits, total * price.cpi_worst + waits, step.launches, read, written, weights,
-                step.work.macs, step.work.alu)
+                step.work.macs, step.work.alu, stalls["weights"])
 
 
 def of_kernel(plan: Plan, steps: Sequence[int]) -> Cost:
@@ -114,7 +126,8 @@ def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
     rows = spec.images * spec.rows
     columns = names.get("OUT_W", 1)
     depth = names.get("DEPTH", step.work.macs / max(outputs, 1))
-    tiles = rows * -(-columns // tile_of)
+    runs = spec.flags.get("runs")       # where the kernel says how it tiles a row
+    tiles = rows * (sum((r.end - r.first) // r.size for r in runs) if runs else -(-columns // tile_of))
     across = names.get("GROUP_OUT", names.get("OUT_C", 1))
     operands = sum(g.type(t).count for t in step.node.inputs[1:] if t and g.data(t) is None)
     return {"mac": step.work.macs, "alu": step.work.alu, "output": outputs, "operand": operands, "pixel": rows * columns,

@@ -47,9 +47,9 @@ def figures(plan: Plan) -> dict[str, Any]:
 def _priced(cost: Cost, target: Target) -> dict[str, Any]:
     """What one Cost is in all units."""
     clock = price.clock_of(target)
-    time, energy = price.seconds(cost, clock), price.energy_uj(cost, target, clock)
+    time, energy = price.seconds(cost, target, clock), price.energy_uj(cost, target, clock)
     return {"macs": cost.macs, "operations": cost.operations, "instructions": round(cost.instructions),
-            "cycles": round(cost.cycles), "cycles_worst": round(cost.worst), "traffic": cost.by_memory(target),
+            "cycles": round(price.cycles(cost, target, clock)), "cycles_worst": round(cost.worst), "traffic": cost.by_memory(target),
             "time_ms": None if time is None else time * 1e3, "energy_uj": energy,
             "operations_per_watt": cost.operations / (energy * 1e-6) if energy else None}
 
@@ -114,7 +114,7 @@ def _step(plan: Plan, i: int) -> dict[str, Any]:
 def levels(plan: Plan, steps: Sequence[int], cost: Cost) -> list[dict[str, Any]]:
     """By memory: operations a byte, what the roofs allow, which of them is lower, and how far below it the kernel is."""
     clock, found = price.clock_of(plan.target), list[dict[str, Any]]()
-    time = price.seconds(cost, clock)
+    time = price.seconds(cost, plan.target, clock)
     macs = sum(plan.steps[i].work.macs for i in steps)
     flat = 2 * clock.hz * (macs / sum(plan.steps[i].work.macs / price.peak(plan, plan.steps[i]) for i in steps) if macs
                            else plan.target.processor.macs_per_cycle)

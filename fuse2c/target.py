@@ -143,6 +143,10 @@ class Target:
                 memory[name] = replace(region, bytes=size)
         return replace(self, memory=memory)
 
+    def clocked(self, hz: int) -> Target:
+        """The same target at another of its clocks."""
+        return replace(self, processor=replace(self.processor, clock_hz=hz))
+
     def figures(self) -> Iterator[tuple[str, float]]:
         """(path, value) of every number: ("memory.sram.bytes", 131072)."""
         tables: list[tuple[str, Any]] = [("processor", self.processor), ("power", self.power)]

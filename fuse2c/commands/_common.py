@@ -50,12 +50,17 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
         click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
                      help="How integer layers round."),
         click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
-                     help="Fewest instructions, least RAM times instructions, or least RAM."),
+                     help="Fewest instructions, least RAM times instructions, least RAM, or least energy."),
         click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
                      help="How addresses are found."),
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
+        click.option("--energy-uj", type=click.FloatRange(0, min_open=True), metavar="UJ", help="Limit for an inference."),
+        click.option("--power-mw", type=click.FloatRange(0, min_open=True), metavar="MW",
+                     help="Limit on average, at --rate-hz inferences a second."),
+        click.option("--rate-hz", type=click.FloatRange(0, min_open=True), metavar="HZ",
+                     help="Inferences a second: the clock that takes least is chosen."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
         click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
@@ -84,7 +89,7 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash")})
+                                                     "share_kernels", "ram", "flash", "energy_uj", "power_mw", "rate_hz")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 
