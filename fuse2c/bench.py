@@ -68,7 +68,7 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         run: qemu.Measurement | None = None
         sample = random_samples(plan, 1, seed)[0]
         if plan.target.emulator is not None:
-            run = qemu.run(_firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
+            run = qemu.run(firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
         # The host's objects are no ELF for a microcontroller, and its stack is no concern.
         sizes = elf.sizes(objects, name) if cflags else None
         deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
@@ -93,7 +93,7 @@ def measured(plan: Plan, *, opt: str = "-O3", cc: str | None = None, seed: int =
         raise TargetError(f"no emulator for {plan.target.name}", hint="choose a board that QEMU has, such as cortex-m4")
     with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
         root, name = project.write(plan, Path(folder) / "model"), identifier(plan.graph.name)
-        return qemu.run(_firmware(plan, name, root, random_samples(plan, 1, seed)[0]),
+        return qemu.run(firmware(plan, name, root, random_samples(plan, 1, seed)[0]),
                         qemu.Board(plan.target.emulator.machine, plan.target.processor.cflags), opt, cc)
 
 
@@ -108,8 +108,8 @@ def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result
         # The harness only has to link: a core without a board in QEMU takes another's start-up code.
         board = qemu.Board(target.emulator.machine if target.emulator else next(iter(qemu.MACHINES)),
                            target.processor.cflags)
-        firmware = _firmware(plan, name, root, random_samples(plan, 1, 0)[0])
-        program = qemu.build(firmware, board, Path(folder), opt, cc)
+        case = firmware(plan, name, root, random_samples(plan, 1, 0)[0])
+        program = qemu.build(case, board, Path(folder), opt, cc)
         core = next((flag.partition("=")[2] for flag in target.processor.cflags if flag.startswith("-mcpu=")), "")
         ports = len(plan.inputs + plan.outputs)
         known: dict[str, Any] = {"arguments": ports + 1, "arena": ports} if plan.options.arena == "caller" else {}
@@ -125,7 +125,8 @@ def in_cycles(result: Result, cycles: int | None) -> int:
     return cycles
 
 
-def _firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
+def firmware(plan: Plan, name: str, root: Path, sample: dict[str, np.ndarray]) -> qemu.Firmware:
+    """The model in the folder `root` with the inputs of a sample, for the measuring harness."""
     g = plan.graph
     return qemu.Firmware(name, root, tuple(pack(sample[t], g.type(t)) for t in plan.inputs),
                          tuple((g.type(t).dtype.numpy, g.type(t).count) for t in plan.outputs),

@@ -7,23 +7,9 @@ from fuse2c.ir.types import TensorType
 from fuse2c.plan import Plan, Step
 
 
-def kernels(plan: Plan) -> list[list[int]]:
-    """Steps by kernel, in the order of their first call."""
-    if not plan.kernels:
-        return [[i] for i in range(len(plan.steps))]
-    found: list[list[int]] = []
-    for k in plan.kernels:
-        steps = list(dict.fromkeys(c.step for c in plan.calls[k.first:k.end]))
-        if found and all(plan.steps[i].spec.written for i in steps):
-            found[-1] += steps      # what the kernel before it has written
-        else:
-            found.append(steps)
-    return found
-
-
 def tree(plan: Plan) -> Iterable[str]:
     """Kernel, its steps if there are several, the operators of each and the model's nodes that they came from."""
-    groups = kernels(plan)
+    groups = plan.kernel_steps
     yield f"{plan.graph.name}: {len(groups)} kernels"
     for number, group in enumerate(groups, 1):
         last = number == len(groups)
@@ -53,7 +39,7 @@ def dot(plan: Plan) -> str:
     """Boxes are kernels, nodes their steps, edges the tensors with what they take: whole, or a ring of rows."""
     g, made = plan.graph, {t: i for i, s in enumerate(plan.steps) for t in s.node.outputs}
     lines = [f"digraph {_quoted(g.name)} {{", "  node [shape=box, fontname=monospace];"]
-    for number, group in enumerate(kernels(plan), 1):
+    for number, group in enumerate(plan.kernel_steps, 1):
         lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(f'kernel {number}')};"]
         for i in group:
             chain = " > ".join(n.op for n in plan.steps[i].node.parts)

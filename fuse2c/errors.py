@@ -111,6 +111,12 @@ class MissesDeadline(PlanError):
     code = "F303"
 
 
+class OverEnergy(PlanError):
+    """More energy an inference, or power on average, than is allowed."""
+
+    code = "F304"
+
+
 class BuildError(Fuse2cError):
     """A compiler, linker or emulator failed; carries the command and what it said."""
 

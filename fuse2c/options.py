@@ -9,7 +9,7 @@ import numpy as np
 from fuse2c.errors import PlanError
 
 CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
-            "optimize": ("cycles", "balanced", "ram"), "place": ("heuristic", "exact"),
+            "optimize": ("cycles", "balanced", "ram", "energy"), "place": ("heuristic", "exact"),
            "share_kernels": ("auto", "always", "never")}
 Numbers = float | Sequence[float]
 Value = np.ndarray | np.generic | Numbers
@@ -20,7 +20,8 @@ class Options:
     """Options of `build`, `check` and `bench`; the defaults are the command line's.
 
     dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
-    numbers. ram, flash: limits in bytes instead of the target's. name: C prefix, default from the file name.
+    numbers. ram, flash: limits in bytes instead of the target's. energy_uj: the most an inference may take; power_mw: the
+    most on average at rate_hz inferences a second, for which the clock is chosen. name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
     caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the
@@ -41,6 +42,9 @@ class Options:
     input_rows: bool = False
     ram: int | None = None
     flash: int | None = None
+    energy_uj: float | None = None
+    power_mw: float | None = None
+    rate_hz: float | None = None
     name: str | None = None
     stateful: tuple[tuple[str, str], ...] = ()
     step_budget: int | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from fuse2c.errors import Fuse2cError, InternalError
 from fuse2c.ir.verify import verify
 from fuse2c.passes import (
+    afford,
     bound,
     embed,
     fold,
@@ -52,6 +53,7 @@ PIPELINE = (
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
     Pass("bound", bound.run, "the deadline is not out of reach"),
+    Pass("afford", afford.run, "energy and power are within the limits, at a clock that is chosen"),
 )
 
 

@@ -197,6 +197,20 @@ class Plan:
         return tuple(c for c in self.calls[k.first:k.end] if not self.steps[c.step].spec.written)
 
     @property
+    def kernel_steps(self) -> list[list[int]]:
+        """Steps by kernel, in the order of their first call."""
+        if not self.kernels:
+            return [[i] for i in range(len(self.steps))]
+        found: list[list[int]] = []
+        for k in self.kernels:
+            steps = list(dict.fromkeys(c.step for c in self.calls[k.first:k.end]))
+            if found and all(self.steps[i].spec.written for i in steps):
+                found[-1] += steps      # what the kernel before it has written
+            else:
+                found.append(steps)
+        return found
+
+    @property
     def inlined(self) -> set[int]:
         """Steps that are no kernels of their own."""
         return {c.step for k in self.kernels if self.is_joined(k) for c in self.calls[k.first:k.end]}

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fuse2c import catalogue, drawing
+from fuse2c import catalogue
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
@@ -66,7 +66,7 @@ def new_table(title: str, *columns: str) -> Table:
 def steps(plan: Plan) -> Table:
     """One row a step; its number is that in the name of its C function. Several steps may be one kernel."""
     table = new_table(f"{plan.graph.name}: steps in execution order", "#", "launch", "operators:", "output:", "MAC", "kernel:")
-    owner = {i: k for k, group in enumerate(drawing.kernels(plan), 1) for i in group}
+    owner = {i: k for k, group in enumerate(plan.kernel_steps, 1) for i in group}
     for i, s in enumerate(plan.steps, 1):
         shapes = (plan.graph.type(t) for t in s.node.outputs if t)
         table.add_row(str(i), str(owner[i - 1]), " > ".join(n.op for n in s.node.parts),

@@ -40,13 +40,29 @@
 
 /** -DF2C_COUNT counts work in <name>_macs, <name>_launches (kernels begun) and <name>_calls (of kernel functions, one
  *  for each row where rows of several kernels alternate); see <name>.h.
- *  F2C_MACS(n): so many multiply-accumulates are done here. F2C_CALL(begins): a kernel is called, perhaps to begin. */
+ *  F2C_MACS(n): so many multiply-accumulates are done here. F2C_CALL(begins): a kernel is called, perhaps to begin.
+ *  F2C_TRAFFIC(read, written, weights): a step reads and writes so many bytes in this call.
+ *  F2C_ROWS_UNDER(extent, stride, pad, height): rows of an operand under the windows of rows row .. row_end - 1. */
 #ifdef F2C_COUNT
+static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t extent, int32_t stride, int32_t pad, int32_t height)
+{
+    int32_t found = 0;
+    for (int32_t at = row; at < row_end; ++at) {
+        const int32_t first = (at * stride) - pad, end = first + extent;
+        const int32_t inside = ((end < height) ? end : height) - ((first > 0) ? first : 0);
+        found += (inside > 0) ? inside : 0;
+    }
+    return found;
+}
+#define F2C_ROWS_UNDER(extent, stride, pad, height) f2c_rows_under(row, row_end, (extent), (stride), (pad), (height))
+#define F2C_TRAFFIC(read, written, weights) \
+    (f2c_read += (uint64_t)(read), f2c_written += (uint64_t)(written), f2c_weights += (uint64_t)(weights))
 #define F2C_MACS(n) (f2c_macs += (uint64_t)(n))
 #define F2C_CALL(begins) (++f2c_calls, f2c_launches += (begins) ? 1u : 0u)
 #else
 #define F2C_MACS(n) ((void)0)
 #define F2C_CALL(begins) ((void)0)
+#define F2C_TRAFFIC(read, written, weights) ((void)0)
 #endif
 
 /** F2C_INFINITY, F2C_NAN: float constants, without a library. */

@@ -1,4 +1,4 @@
-"""A build with -DF2C_COUNT counts what the plan says: multiply-accumulates, kernels begun, calls of kernel functions."""
+"""A build with -DF2C_COUNT counts what the plan says: multiply-accumulates, kernels begun, calls of kernel functions, bytes moved."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from graphs import Builder, samples
 from partitions import layered, partitioned, random_groups, streamed, unscheduled
 
+from fuse2c import price
 from fuse2c.check import HostModel
 from fuse2c.plan import Plan
 
@@ -21,7 +22,9 @@ def counted(plan: Plan) -> dict[str, int]:
 
 def planned(plan: Plan) -> dict[str, int]:
     """The same, as the plan says."""
-    return {"macs": plan.macs, "launches": plan.launches, "calls": plan.call_count}
+    moved = price.of_plan(plan)
+    return {"macs": plan.macs, "launches": plan.launches, "calls": plan.call_count, "read": moved.read,
+            "written": moved.written, "weights": moved.weights}
 
 
 def saved(b: Builder, folder: Path) -> Path:

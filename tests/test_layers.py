@@ -16,17 +16,18 @@ FLOORS = [
     {"errors", "names", "progress", "quant", "resources"},
     {"ir", "options", "quant"},
     {"ops", "target", "toolchain"},
-    {"plan", "frontend", "fusion"},
+    {"plan", "frontend", "fusion", "price", "calibrate"},
     {"passes"},
     {"pipeline", "codegen", "measure", "wcet"},
     {"check", "fission"},
-    {"bench", "catalogue", "drawing", "memory"},
-    {"report"},
+    {"bench", "catalogue", "drawing", "memory", "plots"},
+    {"report", "firmware", "study", "explain"},
+    {"page", "explore"},
     {"__init__", "commands", "cli", "__main__"},
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 # Neighbours on one floor that may be imported all the same.
-PEERS = {"frontend": {"plan"}, "fusion": {"plan"}, "commands": {"__init__"}, "cli": {"__init__", "commands"},
+PEERS = {"frontend": {"plan"}, "price": {"plan"}, "fusion": {"plan"}, "commands": {"__init__"}, "cli": {"__init__", "commands"},
          "__main__": {"__init__", "cli"}}
 
 # The only files under fuse2c/ that may import a library.
@@ -37,6 +38,8 @@ OWNERS = {
     "capstone": ["wcet/decode.py"],
     "elftools": ["wcet/image.py"],
     "networkx": ["wcet/*"],
+    "matplotlib": ["plots.py"],
+    "distributed": ["explore.py"],
     "highspy": ["wcet/ipet.py", "passes/_exact.py"],
 }
 

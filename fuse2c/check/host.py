@@ -20,7 +20,7 @@ from fuse2c.plan import Plan
 
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
-COUNTERS = ("macs", "launches", "calls")
+COUNTERS = ("macs", "launches", "calls", "read", "written", "weights")
 
 
 @dataclass

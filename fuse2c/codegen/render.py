@@ -1,4 +1,4 @@
-"""View -> C text. The only file that knows Jinja; templates place values and compute none."""
+"""View -> text of C, and of HTML (escaped). The only file that knows Jinja; templates place values and compute none."""
 from __future__ import annotations
 
 import re
@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from fuse2c.codegen.view import View
 from fuse2c.resources import folder
@@ -15,7 +16,8 @@ from fuse2c.resources import folder
 def environment() -> jinja2.Environment:
     """Undefined names are errors; whitespace is the template's own."""
     return jinja2.Environment(loader=jinja2.FileSystemLoader(folder("templates")), undefined=jinja2.StrictUndefined,
-                              trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False)
+                              trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+                              autoescape=jinja2.select_autoescape(["html.j2"]))
 
 
 def kernel(v: View, template: str) -> str:
@@ -38,3 +40,8 @@ def _named(text: str) -> str:
 def page(template: str, **values: Any) -> str:
     """Any other template."""
     return environment().get_template(template).render(**values)
+
+
+def markup(text: str) -> Markup:
+    """Text that is HTML or SVG already, and is not escaped again."""
+    return Markup(text)

@@ -18,6 +18,7 @@ from fuse2c.ops._tail import channel_vector
 from fuse2c.ops._tile import Tile
 from fuse2c.ops.base import bind, port_name
 from fuse2c.plan import Plan, Step
+from fuse2c.price import Traffic, traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class View:
     inlined: bool                       # a step of a kernel that consists of several
     linkage: str                        # F2C_KERNEL, F2C_INLINE, F2C_SHARED: see f2c_config.h
     callee: str                         # the function to call, with `tables_first` before its other arguments
+    traffic: Traffic
     tables_first: tuple[str, ...] = ()
 
     @property
@@ -126,7 +128,8 @@ def view(plan: Plan, step: Step) -> View:
         tables={names[key]: a for key, a in tables.items()},
         flags=_flags(plan, step, out, names) if nest is None else {"nest": nest},
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images,
-        inlined=inlined, linkage="F2C_INLINE" if inlined else "F2C_KERNEL", callee=step.function)
+        inlined=inlined, linkage="F2C_INLINE" if inlined else "F2C_KERNEL", callee=step.function,
+        traffic=traffic(plan, step))
 
 
 def table_ctype(a: np.ndarray) -> str:

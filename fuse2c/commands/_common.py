@@ -31,11 +31,12 @@ def table(content: Any) -> None:
         click.echo(line.rstrip())
 
 
-def model_options(command: F, required: bool = True) -> F:
-    """The model, the target, and every option of a compilation: the same for all commands that compile."""
+def model_options(command: F, required: bool = True, several: bool = False) -> F:
+    """The model, the target (or several), and every option of a compilation: the same for all commands that compile."""
     for decorate in reversed((
         click.argument("model", type=click.Path(path_type=Path), required=required),
-        click.option("-t", "--target", default="host", show_default=True, help="A target's name, or a .toml file."),
+        click.option("-t", "--target", default=("host",) if several else "host", multiple=several, show_default=True,
+                     help="A target's name, or a .toml file."),
         click.option("--dim", multiple=True, metavar="NAME=VALUE", help="A value for a symbolic dimension."),
         click.option("--bind", multiple=True, metavar="NAME=VALUE",
                      help="Make an input a constant: numbers (1,2,3), or an .npy file."),
@@ -49,7 +50,7 @@ def model_options(command: F, required: bool = True) -> F:
         click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
                      help="How integer layers round."),
         click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
-                     help="Fewest instructions, least RAM times instructions, or least RAM."),
+                     help="Fewest instructions, least RAM times instructions, least RAM, or least energy."),
         click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
                      help="How addresses are found."),
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
@@ -61,6 +62,11 @@ def model_options(command: F, required: bool = True) -> F:
                      help="The same as a time at the target's clock."),
         click.option("--deadline-ms", type=click.FloatRange(0, min_open=True), metavar="MILLISECONDS",
                      help="What an inference may take at the target's clock."),
+        click.option("--energy-uj", type=click.FloatRange(0, min_open=True), metavar="UJ", help="Limit for an inference."),
+        click.option("--power-mw", type=click.FloatRange(0, min_open=True), metavar="MW",
+                     help="Limit on average, at --rate-hz inferences a second."),
+        click.option("--rate-hz", type=click.FloatRange(0, min_open=True), metavar="HZ",
+                     help="Inferences a second: the clock that takes least is chosen."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
         click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
@@ -103,7 +109,7 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
                                                      "share_kernels", "ram", "flash", "step_budget", "max_slice_us",
-                                                     "deadline_ms")})
+                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 

@@ -53,7 +53,7 @@ class Firmware:
 
     outputs: type and number of elements of each; caller_arena: whether <name>_run takes an arena as its last
     argument, of <NAME>_ARENA_BYTES bytes; stateful: whether it has a <name>_reset, for a sequence to start with;
-    steps: how many calls of <name>_step do the same, 0 if there is none.
+    steps: how many calls of <name>_step do the same, 0 if there is none; entry: what is called, `run` for <name>_run.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Firmware:
     caller_arena: bool
     stateful: bool = False
     steps: int = 0
+    entry: str = "run"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def case_header(firmware: Firmware) -> str:
         f"#define F2C_BENCH_OUTPUTS {len(firmware.outputs)}u",
         f"#define F2C_BENCH_REGIONS {len(regions)}u",
         f"static const struct f2c_bench_region f2c_bench_regions[F2C_BENCH_REGIONS] = {{{', '.join(regions)}}};",
-        f"#define F2C_BENCH_CALL() {firmware.name}_run({', '.join(inputs + outputs)})", "",
+        f"#define F2C_BENCH_CALL() {firmware.name}_{firmware.entry}({', '.join(inputs + outputs)})", "",
     ]
     if firmware.steps:
         lines += [f"static {firmware.name}_context f2c_bench_context;", f"#define F2C_BENCH_STEPS {firmware.steps}u",

@@ -111,6 +111,15 @@ def spans(names: dict[str, int], fill: int) -> tuple[tuple[Span, ...], dict[str,
     return tuple(found), stores
 
 
+def effort(found: tuple[Span, ...], words: int, rows: int, window: int, computed: int) -> dict[str, int]:
+    """Of one channel. rows: of the output; window: of a window; computed: rows of windows that are computed, of all."""
+    trips = [((s.end - s.first) // s.size, s) for s in found]
+    padded = (rows * window - computed) * words
+    return {"load": computed * sum(n * len(s.columns) for n, s in trips),
+            "multiply": computed * sum(n * len(c.macs) for n, s in trips for c in s.columns) + padded,
+            "tile": rows * sum(n for n, _ in trips), "unpack": rows * window * words}
+
+
 def _lane(o: int, channel: int, column: int) -> Lane:
     at = f"at + {o * column}" if o else "at"
     return Lane(f"acc{o}", o, 0, "oc", Store(f"acc{o}", "oc", _tile.index(at, "oc", channel)))

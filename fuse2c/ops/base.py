@@ -185,6 +185,9 @@ class RowWindow:
 Reads = tuple[tuple[int, ...], tuple[int, ...]]     # first and last row of an operand, for each row computed
 
 
+EFFORT = ("load", "multiply", "tile", "unpack")     # elements or words loaded, multiplications, tiles begun, words of weights
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """All that a kernel's template needs for one call: computed here, only printed there."""
@@ -206,6 +209,7 @@ class Spec:
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
+    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on beside Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
@@ -202,7 +202,10 @@ def depthwise_spec(c: Call) -> Spec:
     at = index("at", "oc", c.y[0].strides[1])
     spec = base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
                      centre=f" - ({zero})" if zero else "")
-    return replace(spec, macs=unpadded(c))
+    inside = [_window.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n) for axis, n in enumerate(c.y[0].shape[2:])]
+    cut = 1 - reduce(np.multiply.outer, [i.all(axis=1).astype(np.int64) for i in inside])
+    taps = cut * reduce(np.multiply.outer, [i.sum(axis=1) for i in inside])
+    return replace(spec, macs=unpadded(c), effort={"load": int(taps.sum()) * flat.shape[0], "tile": int(cut.sum()) * flat.shape[0]})
 
 
 def is_depthwise_dsp(c: Call) -> str:
@@ -233,9 +236,11 @@ def depthwise_dsp_spec(c: Call) -> Spec:
              "ky_first": "0" if unrolled else "ky_first", "ky_end": "K_H" if unrolled else "ky_end",
              "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
     own = {"WORDS": 2 * table.shape[-1], "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
-    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum()
-    spec = base_spec(c, 0, {"w": table.reshape(-1), "b": bias}, own, **flags)
-    return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * int(inside) * taps * names["OUT_W"] * names["OUT_C"])
+    inside = int(_window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum())
+    one = _dsp_depthwise.effort(found, len(order), names["OUT_H"], rows, names["OUT_H"] * rows if unrolled else inside)
+    spec = replace(base_spec(c, 0, {"w": table.reshape(-1), "b": bias}, own, **flags),
+                   effort={key: n * names["OUT_C"] for key, n in one.items()})
+    return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * inside * taps * names["OUT_W"] * names["OUT_C"])
 
 
 def is_depthwise_mve(c: Call) -> str:

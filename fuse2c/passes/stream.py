@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from fuse2c import price
 from fuse2c.errors import PlanError
 from fuse2c.passes import _groups, _rows, bound, join, place, push
 from fuse2c.passes._rows import RowStep, Unit
@@ -21,7 +22,14 @@ OBJECTIVES: dict[str, Callable[[Plan, float, float], tuple[float, ...]]] = {
     "cycles": lambda p, fastest, least: (max(p.instructions, fastest * (1 + FREE)), max(p.ram_bytes, least * (1 + JOINED)),
                                          p.launches, p.ram_bytes, p.instructions),
     "balanced": lambda p, fastest, least: (p.ram_bytes * p.instructions,),
-    "ram": lambda p, fastest, least: (p.ram_bytes, p.instructions)}
+    "ram": lambda p, fastest, least: (p.ram_bytes, p.instructions),
+    "energy": lambda p, fastest, least: (_energy(p), p.ram_bytes)}
+
+
+def _energy(plan: Plan) -> float:
+    """Microjoules of an inference at the usual clock, as far as the target's figures go."""
+    cost = price.of_plan(plan)
+    return price.energy_uj(cost, plan.target, price.clock_of(plan.target)) or cost.cycles
 
 
 def run(plan: Plan) -> Plan:
@@ -39,7 +47,29 @@ def run(plan: Plan) -> Plan:
     points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in unbeaten([p for _, p in found]))
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
                     f"{len(g)} steps row by row") for g in groups if len(g) > 1]
+    log += refusals(plan, [p for _, p in found], groups_of(found, groups))
     return replace(scheduled(plan, steps, groups), front=points, decisions=plan.decisions + tuple(log))
+
+
+def groups_of(found: Sequence[tuple[_groups.Partition, Plan]], groups: list[range]) -> Plan:
+    """The plan of the chosen partition."""
+    return next(p for part, p in found if part.groups == groups)
+
+
+def refusals(plan: Plan, found: Sequence[Plan], chosen: Plan) -> list[Decision]:
+    """Why each of the schedules that no other one beats was not taken."""
+    limit, allowed = plan.target.holding("arena")[1].bytes, plan.options.energy_uj
+    log = []
+    for p in unbeaten(found):
+        if p is chosen or (p.ram_bytes, p.instructions) == (chosen.ram_bytes, chosen.instructions):
+            continue
+        why = (f"{chosen.ram_bytes:,} bytes and {chosen.call_count:,} calls are better for --optimize {plan.options.optimize}")
+        if p.ram_bytes > limit:
+            why = f"{p.ram_bytes - limit:,} bytes more than the RAM of {limit:,}"
+        elif allowed is not None and _energy(p) > allowed:
+            why = f"{_energy(p):,.1f} uJ, {_energy(p) - allowed:,.1f} more than allowed"
+        log.append(Decision("stream", f"schedule of {p.ram_bytes:,} bytes, {p.call_count:,} calls", False, why))
+    return log
 
 
 def _takes_rows(plan: Plan, steps: Sequence[RowStep]) -> bool:
@@ -73,6 +103,8 @@ def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[
         or [min(fits, key=lambda pair: pair[1].instructions)]
     fastest = min(p.instructions for _, p in fits)
     least = min(p.ram_bytes for _, p in fits if p.instructions <= fastest * (1 + FREE))
+    if plan.options.energy_uj is not None:
+        fits = [(part, p) for part, p in fits if _energy(p) <= plan.options.energy_uj] or fits
     best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest, least))
     return best.groups
 

@@ -84,8 +84,9 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const in
 
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
 {
-    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3 };
-    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
+    F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 320);
+    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3, K_W = 3 };
+    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
     enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
     enum { ADJACENT = 1, GROUP_STEP = 1, COLUMN_STEP = 1, EDGE = 24 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];

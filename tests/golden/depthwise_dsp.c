@@ -89,6 +89,7 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int32_t ky_f
 
 static F2C_INLINE void digits_int8_03_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
 {
+    F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 128, (row_end - row) * 128, (row_end - row) * 320);
     enum { IN_H = 8, OUT_W = 8, OUT_C = 16, K_H = 3, K_W = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 128, Y_SW = 16, WORDS = 2, FILLS = -8323200 };

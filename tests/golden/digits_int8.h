@@ -34,8 +34,10 @@ extern "C" {
 int digits_int8_run(const int8_t *image, int8_t *probabilities, void *arena);
 
 #ifdef F2C_COUNT
-/** Work of all runs so far: multiply-accumulates, kernels begun, calls of kernel functions. */
+/** Work of all runs so far: multiply-accumulates, kernels begun, calls of kernel functions; bytes of operands and results
+ *  (rows under a window each time) and of weights (for each row). */
 extern uint64_t digits_int8_macs, digits_int8_launches, digits_int8_calls;
+extern uint64_t digits_int8_read, digits_int8_written, digits_int8_weights;
 #endif
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
  *   2048 operations */
 static F2C_INLINE void digits_fp32_4_maxpool(const float *restrict x, float *restrict y, int32_t row, int32_t row_end)
 {
+    F2C_TRAFFIC(F2C_ROWS_UNDER(2, 2, 0, 8) * 1024, (row_end - row) * 512, 0);
     enum { IN_H = 8, IN_W = 8, OUT_W = 4, OUT_C = 32, K_H = 2, K_W = 2 };
     enum { STRIDE_H = 2, STRIDE_W = 2, DIL_H = 1, DIL_W = 1, PAD_TOP = 0, PAD_LEFT = 0, X_SC = 1 };
     enum { X_SH = 256, X_SW = 32, Y_SH = 128, Y_SW = 32 };

@@ -10,6 +10,7 @@ static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
 
 static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *restrict y, int32_t row, int32_t row_end)
 {
+    F2C_TRAFFIC(F2C_ROWS_UNDER(1, 1, 0, 8) * 128, (row_end - row) * 256, (row_end - row) * 768);
     enum { OUT_W = 8 };
     enum { STRIDE_H = 1, STRIDE_W = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32 };

@@ -4,6 +4,7 @@
  *   120 operations */
 static F2C_INLINE void digits_int8_09_softmax(const int8_t *restrict x, int8_t *restrict y)
 {
+    F2C_TRAFFIC(10, 10, 1024);
     enum { OUTER = 1, LENGTH = 10, STEP = 1, SHIFT = 45, ZERO = -128, LOW = -128, HIGH = 127 };
     for (int32_t outer = 0; outer < OUTER; ++outer) {
         for (int32_t inner = 0; inner < STEP; ++inner) {

@@ -1,0 +1,103 @@
+"""Why a node of the model was or was not fused, placed, streamed; and which limit or option would change it."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fuse2c.errors import PlanError, did_you_mean, printable
+from fuse2c.plan import Decision, Plan, Step
+
+SHOWN = 160         # characters of a subject or a reason
+CHANGES = (     # (stage, pattern of a reason or subject, what would change it)
+    ("select", r"core lacks (\S+)", "a target whose core has {0}, such as those with that feature in `fuse2c list targets`"),
+    ("select", r"bytes of scratch are more", "--optimize cycles gives faster kernels more scratch"),
+    ("fuse", r"barrier", "leave --fuse-barrier out"),
+    ("fuse", r"another kernel|other reader|more than one|used elsewhere", "a model in which only one node reads the tensor"),
+    ("fold", r"tie", "--requant float keeps the float definition"),
+)
+
+
+def node(plan: Plan, name: str) -> list[str]:
+    """Lines about one node of the model, by its ONNX name or the C name of its step. Raises PlanError for no such node."""
+    names = {o for s in plan.steps for n in s.node.parts for o in (*n.origin, n.name)} | {s.function for s in plan.steps}
+    if plan.source is not None:
+        names |= {n.name for n in plan.source.nodes}
+    if name not in names:
+        raise PlanError(f"no node called {name!r}", hint=did_you_mean(name, sorted(names)))
+    found = [(i, s) for i, s in enumerate(plan.steps) if name == s.function or name in _known(s)]
+    lines = [f"{printable(name, SHOWN)}: " + ("computed at compile time, a view of another tensor, or folded into a neighbour" if not found else
+                            " > ".join(n.op for n in found[0][1].node.parts))]
+    for i, step in found:
+        lines += _of_step(plan, i, step)
+    related = {name, *(x for _, s in found for x in (*_known(s), s.function))}
+    rows = [d for d in plan.decisions if _mentions(d, related)]
+    lines += ["  decisions:"] * bool(rows)
+    lines += [f"    {'+' if d.taken else '-'} {d.stage:8} {printable(d.subject, SHOWN)}: {printable(d.reason, SHOWN)}" for d in rows]
+    lines += [f"  would change it: {text}" for text in dict.fromkeys([*_changes(rows), *_limits(plan)])]
+    return lines
+
+
+def _limits(plan: Plan) -> Iterable[str]:
+    """The next schedules on either side of the chosen one: what limit or objective leads there."""
+    smaller = [p for p in plan.front if p.ram < plan.ram_bytes]
+    faster = [p for p in plan.front if p.instructions < plan.instructions]
+    if smaller:
+        p = max(smaller, key=lambda p: p.ram)
+        yield (f"--ram {plan.ram_bytes - 1} leads to another schedule: {p.ram:,} bytes of RAM, {p.calls} calls, "
+               f"{p.instructions - plan.instructions:+,} instructions")
+    if faster:
+        p = min(faster, key=lambda p: p.ram)
+        yield f"with {p.ram:,} bytes of RAM there is a schedule of {p.instructions - plan.instructions:+,} instructions"
+
+
+def _known(step: Step) -> set[str]:
+    return {name for n in step.node.parts for name in (n.name, *n.origin)}
+
+
+def _of_step(plan: Plan, i: int, step: Step) -> Iterable[str]:
+    """Where the step runs, and where its result lies."""
+    number, group = next((k, g) for k, g in enumerate(plan.kernel_steps, 1) if i in g)
+    yield f"  kernel     : {number} of {len(plan.kernel_steps)}, step {step.function}, as {step.kernel.name}"
+    others = [plan.steps[k].function for k in group if k != i]
+    if others:
+        yield f"  fused with : {len(others)} more steps of the kernel, {others[0]} .. {others[-1]}"
+    elif len(plan.kernel_steps) > 1:
+        yield f"  alone      : {_why_alone(plan, i)}"
+    for t in step.node.outputs:
+        root, size = plan.root(t), plan.graph.type(t).bytes
+        ring = plan.rings.get(root)
+        place = next((p for p in plan.places if p.name == root), None)
+        if ring:
+            yield f"  streamed   : {printable(t, SHOWN)} is a ring of {ring} rows"
+        elif place is None:
+            yield f"  not stored : {printable(t, SHOWN)} lies in the caller's buffer"
+        else:
+            yield f"  stored     : {printable(t, SHOWN)} as a whole, {size:,} bytes"
+        if place is not None:
+            last = place.offset + place.size - 1
+            yield f"  placed     : bytes {place.offset:,} to {last:,} of the arena, calls {place.first} to {place.last}"
+
+
+def _why_alone(plan: Plan, i: int) -> str:
+    """Why a step shares its kernel with no other, and what it would take."""
+    if not plan.options.fuse:
+        return "--no-fuse"
+    if plan.options.input_rows:
+        return "with --input-rows each step is a kernel"
+    step = plan.steps[i]
+    if step.spec.window is None and not step.spec.reads:
+        return f"{step.kernel.name} needs all rows of its operand at once, and hands on too much to be joined"
+    return "streaming it with its neighbours lowers neither the RAM nor the calls of the plan"
+
+
+def _mentions(d: Decision, names: Iterable[str]) -> bool:
+    return any(re.search(rf"(?<![\w/]){re.escape(name)}(?![\w/])", f"{d.subject} {d.reason}") for name in names if name)
+
+
+def _changes(rows: Iterable[Decision]) -> Iterable[str]:
+    """What would turn refusals."""
+    for d in rows:
+        for stage, pattern, text in CHANGES:
+            match = None if d.taken or d.stage != stage else re.search(pattern, d.reason)
+            if match:
+                yield text.format(*match.groups())

@@ -1,0 +1,153 @@
+"""A study as one HTML page that needs nothing else: text and pictures for templates/report.html.j2."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fuse2c import plots, study
+from fuse2c.codegen import render
+from fuse2c.errors import printable
+
+NAMES = 120         # characters of the names of a step's nodes
+
+SECTIONS = (("plan", "Plan"), ("memory", "Memory"), ("roofline", "Roofline"), ("kernels", "Kernels"), ("front", "Schedules"),
+            ("decisions", "Decisions"), ("wcet", "Worst case"))
+HEADS = ("#", "kernel", "MAC", "instructions", "cycles", "at worst", "time, ms", "energy, µJ", "share", "bytes",
+         "operations a byte", "bound by", "below the roof")
+PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def html(r: Mapping[str, Any]) -> str:
+    """The page of a study. Raises ToolMissing without matplotlib."""
+    clock = r["target"]["clock_hz"]
+    return render.page(
+        "report.html.j2", r=r, sections=SECTIONS, clock=f"{clock / 1e6:g} MHz" if clock else "", tiles=_tiles(r),
+        comparison=comparison(r), kernels=[_box(k) for k in r["kernels"]], ends=r["ends"], heads=HEADS,
+        rows=[_row(k) for k in r["kernels"]], worst=_worst(r["wcet"]), pictures={
+            "memory": render.markup(plots.memory_map(r["memory"])),
+            "roofs": [render.markup(plots.roofline(roof, _points(r, roof["memory"]))) for roof in r["roofs"]],
+            "front": render.markup(plots.pareto([(p["ram"], p["instructions"], "", p["chosen"]) for p in r["front"]],
+                                                "RAM, bytes", "instructions, predicted"))})
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure for people: whole numbers with separators, others with a few digits; unknown ones as a dash."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def short(value: float | None) -> str:
+    """A large figure with a prefix: 11.6 M."""
+    if value is None:
+        return "–"
+    size, prefix = next(((s, p) for s, p in PREFIXES if abs(value) >= s), (1.0, ""))
+    return f"{value / size:.3g}\N{NO-BREAK SPACE}{prefix}".rstrip("\N{NO-BREAK SPACE}")
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}" if abs(share) < 0.9995 or share == 1 else f"{share:.2%}"
+
+
+def _tile(label: str, value: str, note: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "note": note}
+
+
+def _tiles(r: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The summary in a few figures, each with what fusion saved of it."""
+    f = r["figures"]["fused"]
+    def note(key: str) -> str:
+        share = study.saved(r, key)
+        return "" if share is None or share < 0.0005 else f"{_percent(share)} less than unfused"
+    found = [_tile("kernel launches", number(f["launches"]), note("launches")),
+             _tile("RAM, bytes", number(f["ram_bytes"]), note("ram_bytes")),
+             _tile("weights, bytes", number(f["weight_bytes"]), note("weight_bytes")),
+             _tile("cycles", short(f["cycles"]), note("cycles")),
+             _tile("intermediates, bytes", number(f["intermediate_bytes"]), note("intermediate_bytes"))]
+    if f["time_ms"] is not None:
+        found.append(_tile("time, ms", number(f["time_ms"]), note("time_ms")))
+    if f["energy_uj"] is not None:
+        found += [_tile("energy, µJ", number(f["energy_uj"]), note("energy_uj")),
+                  _tile("operations per watt second", short(f["operations_per_watt"]))]
+    return found
+
+
+def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Rows of the table before and after fusion: label, unfused, fused, saved, limit."""
+    before, after, least = (r["figures"][which] for which in ("unfused", "fused", "limits"))
+    rows = []
+
+    def row(label: str, key: str, show: Any = number) -> None:
+        rows.append({"label": label, "unfused": show(before[key]), "fused": show(after[key]),
+                     "saved": _percent(study.saved(r, key)), "limit": show(least[key])})
+    row("kernel launches", "launches")
+    row("calls of kernel functions", "calls")
+    row("launch overhead, cycles", "launch_cycles")
+    row("intermediates, bytes", "intermediate_bytes")
+    for name in after["traffic"]:
+        a, b = before["traffic"][name], after["traffic"][name]
+        rows.append({"label": f"bytes to and from {name}", "unfused": number(a), "fused": number(b),
+                     "saved": _percent(1 - b / a if a else None), "limit": number(least["traffic"][name])})
+    row("instructions, predicted", "instructions")
+    if r["measured"]:
+        a, b = r["measured"]["unfused"], r["measured"]["fused"]
+        rows.append({"label": "instructions, measured in QEMU", "unfused": number(a), "fused": number(b),
+                     "saved": _percent(1 - b / a if a and b else None), "limit": "–"})
+    for label, key in (("cycles", "cycles"), ("cycles at worst", "cycles_worst"), ("time, ms", "time_ms"), ("energy, µJ", "energy_uj")):
+        row(label, key)
+    rows.append({"label": "operations per watt second", "unfused": short(before["operations_per_watt"]),
+                 "fused": short(after["operations_per_watt"]), "saved": "–", "limit": short(least["operations_per_watt"])})
+    row("RAM, bytes", "ram_bytes")
+    row("weights, bytes", "weight_bytes")
+    return rows
+
+
+
+
+
+def _title(k: Mapping[str, Any]) -> str:
+    chains = [" > ".join(s["operators"]) for s in k["steps"]]
+    return chains[0] if len(chains) == 1 else f"{len(chains)} steps: {chains[0]} … {chains[-1]}"
+
+
+def _box(k: Mapping[str, Any]) -> dict[str, Any]:
+    """A kernel in the plan."""
+    sources = [*k["reads"], *(f"kernel {n}" for n in k["after"])]
+    sizes = k["steps"][0]["inputs"]
+    return {"number": k["number"], "title": _title(k), "cycles": short(k["cycles"]), "share": _percent(k["share"]),
+            "width": f"{100 * k['share']:.1f}", "from_text": f"{', '.join(sources) or 'nothing'}: {', '.join(sizes)}",
+            "steps": [{"chain": " > ".join(s["operators"]), "function": s["function"], "kernel": s["kernel"],
+                       "shapes": f"{', '.join(s['inputs']) or 'nothing'} → {', '.join(s['outputs'])}",
+                       "work": f"{s['macs']:,} multiply-accumulates, {s['cycles']:,} cycles", "nodes": printable(", ".join(s["nodes"]), NAMES)}
+                      for s in k["steps"]]}
+
+
+def _row(k: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A kernel in the table; of the memories the one that limits it most."""
+    def cell(text: str, sort: object = None, kind: str = "") -> dict[str, str]:
+        return {"text": text, "sort": str(text if sort is None else sort), "kind": kind}
+    level = min(k["levels"], key=lambda lv: (lv["roof"], lv["intensity"]), default=None)
+    moved = sum(k["traffic"].values())
+    found = [cell(str(k["number"])), cell(_title(k), kind="text")]
+    found += [cell(number(k[key]), k[key]) for key in ("macs", "instructions", "cycles", "cycles_worst")]
+    found += [cell(number(k[key]), "" if k[key] is None else k[key]) for key in ("time_ms", "energy_uj")]
+    found += [cell(_percent(k["share"]), k["share"]), cell(number(moved), moved)]
+    if level is None:
+        return [*found, cell("–", ""), cell("–", ""), cell("–", "")]
+    bound = f"memory ({level['memory']})" if level["bound"] == "memory" else "arithmetic"
+    return [*found, cell(number(level["intensity"]), level["intensity"]), cell(bound, kind="memory" * (level["bound"] == "memory")),
+            cell(f"{level['below']:.2g} times", level["below"])]
+
+
+def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float, str]]]:
+    """The kernels under one memory's roofs, before and after fusion."""
+    return {role: [(lv["intensity"], lv["reached"], str(k["number"])) for k in r[key] for lv in k["levels"] if lv["memory"] == memory]
+            for role, key in (("unfused", "kernels_unfused"), ("fused", "kernels"))}
+
+
+def _worst(wcet: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    if wcet is None:
+        return []
+    return [_tile("instructions", short(wcet["instructions"]), "exactly, on every run" if wcet["single_path"] else "at most"),
+            _tile("cycles", short(wcet["cycles"]), wcet["cycles_status"].partition(":")[0]),
+            _tile("stack, bytes", number(wcet["stack"]))]

@@ -1,0 +1,220 @@
+"""What a plan costs on its target: instructions, cycles, bytes by memory, launches, energy; per step and as a whole.
+
+Counts come from the operators (Work) and the kernels' shapes; prices are data of the target file, per kernel. A kernel
+without a price of its own is priced by the processor's rough ones.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from fuse2c.ops.base import EFFORT, RowWindow
+from fuse2c.plan import Plan, Step
+from fuse2c.target import Clock, Price, Target
+
+WORD = 4        # bytes of a load that waits
+
+COUNTS = tuple(f.name for f in fields(Price) if f.name not in ("tile_of", "cpi", "cpi_worst"))
+"""What is counted of a step, in the order of the fields of target.Price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of a step, a kernel or a whole plan, in one inference."""
+
+    instructions: float = 0.0
+    cycles: float = 0.0                     # typical
+    worst: float = 0.0                      # cycles at worst
+    launches: int = 0
+    read: int = 0                           # bytes of operands, see Traffic
+    written: int = 0
+    weights: int = 0                        # bytes of constants
+    macs: int = 0
+    alu: int = 0                            # other arithmetic
+    waits: float = 0.0                      # of the cycles: for weights, at the clock that the memory's wait states are for
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+    def by_memory(self, target: Target) -> dict[str, int]:
+        """Bytes that pass between the processor and each memory, by its name; inputs and outputs lie where the arena is."""
+        found = dict.fromkeys((target.holding("arena")[0], target.holding("weights")[0]), 0)
+        found[target.holding("arena")[0]] += self.read + self.written
+        found[target.holding("weights")[0]] += self.weights
+        return found
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations; a multiply-accumulate is two."""
+        return 2 * self.macs + self.alu
+
+
+def clock_of(target: Target) -> Clock:
+    """The usual clock, with what it takes there as far as that is known."""
+    usual = target.processor.clock_hz
+    return next((c for c in target.clock if c.hz == usual), Clock(usual))
+
+
+def cycles(cost: Cost, target: Target, clock: Clock) -> float:
+    """Typical cycles at a clock: waits for weights grow and shrink with its wait states, between those of the clocks."""
+    most = max((c.wait_states for c in target.clock), default=0)
+    return cost.cycles + cost.waits * (clock.wait_states / most - 1 if most else 0)
+
+
+def seconds(cost: Cost, target: Target, clock: Clock) -> float | None:
+    """Typical time of an inference; None without a clock."""
+    return cycles(cost, target, clock) / clock.hz if clock.hz else None
+
+
+def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
+    """Microjoules of an inference: the processor while it computes, and the bytes moved; None where the power is unknown."""
+    if not clock.hz or not clock.active_uw:
+        return None
+    moved = sum(n * target.memory[name].pj_per_byte for name, n in cost.by_memory(target).items())
+    return clock.active_uw * cycles(cost, target, clock) / clock.hz + moved * 1e-6
+
+
+def families(step: Step) -> tuple[str, str]:
+    """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel."""
+    return f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name
+
+
+def price_of(plan: Plan, step: Step) -> Price:
+    """The price of a step's family: the target's for it, or the processor's rough one."""
+    p, listed = plan.target.processor, plan.target.price
+    found = next((listed[f] for f in families(step) if f in listed), Price(mac=p.mac, alu=p.alu, call=p.launch))
+    return replace(found, cpi=found.cpi or p.cpi, cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
+
+
+def of_step(plan: Plan, step: Step) -> Cost:
+    """All calls of one step."""
+    price, images = price_of(plan, step), step.spec.images
+    total = instructions(price, counts(plan, step, price.tile_of))
+    read, written, weights = (n * images for n in traffic(plan, step).total)
+    stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
+              for what, n in (("arena", read + written), ("weights", weights))}
+    waits = sum(stalls.values())
+    return Cost(total, total * price.cpi + waits, total * price.cpi_worst + waits, step.launches, read, written, weights,
+                step.work.macs, step.work.alu, stalls["weights"])
+
+
+def of_kernel(plan: Plan, steps: Sequence[int]) -> Cost:
+    """One launch: its steps, and whose turn it is where their rows alternate."""
+    found = sum((of_step(plan, plan.steps[i]) for i in steps), Cost())
+    p = plan.target.processor
+    turns = sum(c.end - c.first for k in plan.kernels if k.rows for c in plan.calls[k.first:k.end] if c.step in steps) * p.turn
+    launches = 1 if len(steps) > 1 else found.launches
+    return replace(found, instructions=found.instructions + turns, cycles=found.cycles + turns * p.cpi,
+                   worst=found.worst + turns * p.cpi_worst, launches=launches)
+
+
+def of_plan(plan: Plan) -> Cost:
+    """The whole inference."""
+    found = sum((of_kernel(plan, steps) for steps in plan.kernel_steps), Cost())
+    return replace(found, launches=plan.launches)
+
+
+def launch_cycles(plan: Plan) -> float:
+    """Cycles of calling kernel functions: arguments, prologues, epilogues."""
+    return plan.call_count * plan.target.processor.launch * plan.target.processor.cpi
+
+
+def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
+    """What a price list multiplies, by COUNTS, of one inference; `tile_of`: how many pixels share a pass over the weights."""
+    g, spec, names = plan.graph, step.spec, step.spec.constants
+    outputs = sum(g.type(t).count for t in step.node.outputs if t)
+    rows = spec.images * spec.rows
+    columns = names.get("OUT_W", 1)
+    depth = names.get("DEPTH", step.work.macs / max(outputs, 1))
+    runs = spec.flags.get("runs")       # where the kernel says how it tiles a row
+    tiles = rows * (sum((r.end - r.first) // r.size for r in runs) if runs else -(-columns // tile_of))
+    across = names.get("GROUP_OUT", names.get("OUT_C", 1))
+    operands = sum(g.type(t).count for t in step.node.inputs[1:] if t and g.data(t) is None)
+    return {"mac": step.work.macs, "alu": step.work.alu, "output": outputs, "operand": operands, "pixel": rows * columns,
+            "window": rows * columns * depth, "stream": tiles * across * depth, "block": tiles * across,
+            "row": rows, "call": spec.images, **dict.fromkeys(EFFORT, 0),
+            **{key: n * spec.images for key, n in spec.effort.items()}}
+
+
+def instructions(price: Price, found: dict[str, float]) -> float:
+    """A kernel's instructions, from what was counted of it."""
+    return sum(getattr(price, key) * n for key, n in found.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that one call of a step moves, by its rows; the same numbers are C text for a build that counts.
+
+    The rows of an operand under a window are read anew for each row of the result, other operands once; weights pass once
+    for each row. Inputs and outputs of the model count like the arena, wherever the caller keeps them.
+    """
+
+    rows: int
+    by_rows: bool
+    window: RowWindow | None = None
+    height: int = 0                         # rows of the operand under the window
+    row: int = 0                            # bytes of one of them
+    once: int = 0                           # bytes read when row 0 begins
+    each: int = 0                           # bytes read with every row, beside the window's
+    written: int = 0                        # bytes written with every row
+    last: int = 0                           # bytes written with the last row
+    weights: int = 0                        # bytes of constants for every row
+
+    @property
+    def total(self) -> tuple[int, int, int]:
+        """Bytes read, written, and of weights, of all rows."""
+        under = 0
+        if self.window is not None:
+            spans = (self.window.rows(j, self.height) for j in range(self.rows))
+            under = sum(max(last - first + 1, 0) for first, last in spans)
+        return (under * self.row + self.once + self.each * self.rows, self.written * self.rows + self.last,
+                self.weights * self.rows)
+
+    @property
+    def read_text(self) -> str:
+        """C expression of the bytes read by rows row .. row_end - 1."""
+        w = self.window
+        under = f"F2C_ROWS_UNDER({w.extent}, {w.stride}, {w.pad}, {self.height}) * {self.row}" if w is not None else ""
+        return self._sum(under, self._each(self.each), f"(row == 0) * {self.once}" if self.by_rows else str(self.once))
+
+    @property
+    def written_text(self) -> str:
+        """The same of the bytes written."""
+        return self._sum(self._each(self.written), f"(row_end == {self.rows}) * {self.last}" if self.by_rows else str(self.last))
+
+    @property
+    def weights_text(self) -> str:
+        """The same of the weights."""
+        return self._sum(self._each(self.weights))
+
+    def _each(self, size: int) -> str:
+        return f"(row_end - row) * {size}" if self.by_rows else str(size * self.rows)
+
+    @staticmethod
+    def _sum(*parts: str) -> str:
+        return " + ".join(p for p in parts if p and p.split(" * ")[-1] != "0") or "0"
+
+
+def traffic(plan: Plan, step: Step) -> Traffic:
+    """What one call of a step (for one image) moves."""
+    g, spec, images = plan.graph, step.spec, step.spec.images
+    weights = sum(a.nbytes for a in plan.constants(step))
+    operands = [t for t in dict.fromkeys(step.node.inputs) if t and g.data(t) is None]
+    results = sum(g.type(t).bytes for t in step.node.outputs if t) // images
+    first = step.node.parts[0].inputs[0] if step.node.parts[0].inputs else ""
+    found = Traffic(spec.rows, spec.by_rows, weights=weights,
+                    once=sum(g.type(t).bytes for t in operands) // images)
+    split = spec.by_rows and not spec.over_input and results % spec.rows == 0
+    found = replace(found, written=results // spec.rows) if split else replace(found, last=results)
+    height = spec.rows if spec.over_input else g.type(first).shape[2] if first and len(g.type(first).shape) > 2 else 0
+    if spec.window is None or not spec.by_rows or not height or first not in operands:
+        return found
+    size = g.type(first).bytes // images
+    return replace(found, window=spec.window, height=height, row=size // height,
+                   once=sum(g.type(t).bytes for t in operands if t != first) // images)
+
+
+def peak(plan: Plan, step: Step) -> float:
+    """Multiply-accumulates a cycle that the arithmetic alone could do, by the type of the step's operands."""
+    p, y = plan.target.processor, plan.graph.type(step.node.outputs[0])
+    return p.flops_per_cycle if y.dtype.is_float and not step.node.parts[0].quantised else p.macs_per_cycle

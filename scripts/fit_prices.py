@@ -1,0 +1,157 @@
+"""Fits the kernels' prices of a core's target file to exact instruction counts, by kernel family.
+
+    python scripts/fit_prices.py -t cortex-m4 -t cortex-m55 MODEL...     rewrites [price.*] of these targets
+    python scripts/fit_prices.py --check -t cortex-m4 MODEL...           only says how far the prices are off
+
+Each model is planned layer by layer, so that every step is a C function; `fuse2c.wcet` says what each takes (exactly,
+where the code has one path). To the given models come small ones of random layers (price_models.py). The coefficients are those with the least largest relative error, none below zero.
+"""
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import price_models
+from scipy.optimize import linprog
+
+from fuse2c import bench, frontend, price, target
+from fuse2c.calibrate import with_prices
+from fuse2c.errors import Fuse2cError
+from fuse2c.options import Options
+from fuse2c.passes import _rows, place, stream
+from fuse2c.pipeline import PIPELINE
+from fuse2c.plan import Plan, Step
+from fuse2c.target import Price
+
+BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
+UNLIMITED = 2 ** 40
+TILES = (1, 2, 3, 4, 6, 8)
+MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price
+SYNTHETIC = 0.2                 # the weight of steps of random models
+MATTERS, LIGHT = 0.01, 0.1      # share of a model's instructions from which a step counts in full; the weight of others
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One step of a model and what it takes."""
+
+    model: str
+    plan: Plan
+    step: Step
+    instructions: int
+    cycles: int | None
+    share: float                # of the model's instructions
+
+
+def layered(path: Path, name: str, fuse: bool) -> Plan:
+    """The model with each step a function of its own, run as a whole."""
+    options = Options(share_kernels="never", fuse=fuse)
+    board = target.load(name).limited(UNLIMITED, UNLIMITED)
+    plan = Plan(frontend.load(path, options), board, options)
+    for stage in PIPELINE:
+        if stage.name == "stream":
+            break
+        plan = stage.run(plan)
+    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
+
+
+def samples(paths: Iterable[Path], name: str) -> Iterable[Sample]:
+    """Every step of the models, fused and unfused, that the analysis knows a bound for; what it refuses is said and left out."""
+    for path, fuse in itertools.product(paths, (True, False)):
+        plan = layered(path, name, fuse)
+        try:
+            result = bench.worst_case(plan)
+        except Fuse2cError as error:
+            print(f"{path.name} on {name} left out: {error.args[0]}", file=sys.stderr)
+            continue
+        found = {k["name"]: k for k in result.json()["kernels"]}
+        for step in plan.steps:
+            if step.function in found:
+                row = found[step.function]
+                yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
+                             None if row["cycles"] is None else row["cycles"] * step.launches,
+                             row["instructions"] * step.launches / result.instructions)
+
+
+def fitted(group: list[Sample]) -> Price:
+    """The prices with the least largest relative error, and the tile that explains the counts best."""
+    best: tuple[float, Price] | None = None
+    want = np.array([s.instructions for s in group], float)
+    weight = np.array([(SYNTHETIC if s.model.startswith("chain") else 1.0) if s.share > MATTERS else LIGHT for s in group])
+    for tile in TILES:
+        rows = [price.counts(s.plan, s.step, tile) for s in group]
+        found = np.array([[row[key] for key in price.COUNTS] for row in rows]) / want[:, None]
+        scale = np.maximum(found.max(axis=0), 1e-12)
+        most = np.array([MOST.get(key, MOST_OF_OTHERS) for key in price.COUNTS]) * scale
+        x, worst = minimax(found / scale, weight, most)
+        if best is None or worst < best[0] * (1 - 1e-3):
+            values = {key: float(f"{v:.4g}") for key, v in zip(price.COUNTS, x / scale, strict=True)}
+            best = worst, Price(**values, tile_of=tile)
+    assert best is not None
+    cycles = [s.cycles / s.instructions for s in group if s.cycles is not None]
+    return replace(best[1], cpi_worst=round(max(cycles), 3) if cycles else 0.0)
+
+
+def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, float]:
+    """x between 0 and `most` with the least largest weight * |a x - 1|, and of those nearly the least mean error, so that it is no corner."""
+    n, k = a.shape
+    # Variables: x, the largest error, each error; the largest counts for as much as all the others.
+    cost = np.concatenate([np.zeros(k), [1.0], np.full(n, 1.0 / n)])
+    w = weight[:, None]
+    top, single = np.ones((n, 1)), np.eye(n)
+    upper = np.block([[w * a, -top, np.zeros((n, n))], [-w * a, -top, np.zeros((n, n))],
+                      [w * a, 0 * top, -single], [-w * a, 0 * top, -single]])
+    bound = np.concatenate([weight, -weight, weight, -weight])
+    limits = [(0.0, float(m)) for m in most] + [(0.0, None)] * (n + 1)
+    found = linprog(cost, A_ub=upper, b_ub=bound, bounds=limits, method="highs")
+    return found.x[:k], float(found.x[k])
+
+
+def error(s: Sample, p: Price) -> float:
+    """Relative error of a price."""
+    return price.instructions(p, price.counts(s.plan, s.step, p.tile_of)) / s.instructions - 1
+
+
+def main() -> None:
+    """See the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-t", "--target", action="append", required=True)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    parser.add_argument("models", nargs="+", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        fit(args.target, [*args.models, *(() if args.check else price_models.write(Path(folder)))], args.check)
+
+
+def fit(targets: list[str], models: list[Path], check: bool) -> None:
+    """Says how far the prices of the targets are off; unless `check`, after fitting them."""
+    for name in targets:
+        groups: dict[str, list[Sample]] = {}
+        for s in samples(models, name):
+            finer, family = price.families(s.step)
+            groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
+        known = target.load(name).price
+        prices = {k: known.get(k) if check else fitted(g) for k, g in sorted(groups.items())}
+        for kernel, group in sorted(groups.items()):
+            p = prices[kernel]
+            errors = [] if p is None else [error(s, p) for s in group]
+            worst = max(((abs(e), s.step.function) for e, s in zip(errors, group, strict=False) if s.share > MATTERS and not s.model.startswith("chain")),
+                        default=(0.0, "-"))
+            print(f"{name} {kernel:20} {len(group):3} steps, worst error over 1 % {worst[0]:6.1%} ({worst[1]}), of all "
+                  f"{max(map(abs, errors), default=0):6.1%}" + ("" if p else " no price"))
+        if not check:
+            path = target.path_of(name)
+            merged = {k: p for k, p in known.items() if k not in BY_OPERATOR} | {k: p for k, p in prices.items() if p is not None}
+            note = "measured: scripts/fit_prices.py: exact instruction counts of the machine code, arm-none-eabi-gcc 12.2 -O3"
+            path.write_text(with_prices(path.read_text(encoding="utf-8"), merged, note), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Small models of random layers, to fit prices to: shapes that real models have, and those in between."""
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+CHAINS, LAYERS = 5, 7       # models of each type, layers of each
+
+
+class Chain:
+    """A chain of layers, in float32 or with Q/DQ around each."""
+
+    def __init__(self, seed: int, quantised: bool, channels: int, size: tuple[int, int]) -> None:
+        self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
+        self.quantised, self.channels, self.size = quantised, channels, size
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.last = "x"
+        self.shape = (1, channels, *size)
+
+    def name(self) -> str:
+        """A name that is not in use yet."""
+        return f"t{len(self.nodes)}_{len(self.constants)}"
+
+    def constant(self, value: np.ndarray) -> str:
+        """An initializer."""
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(value, name))
+        return name
+
+    def node(self, op: str, *inputs: str, **attrs: object) -> str:
+        """A node; the name of its result."""
+        y = self.name()
+        self.nodes.append(helper.make_node(op, list(inputs), [y], name=y, **attrs))
+        return y
+
+    def again(self, x: str) -> str:
+        """Quantised and dequantised, if that is the chain's type."""
+        if not self.quantised:
+            return x
+        scale, zero = self.constant(np.float32(0.05)), self.constant(np.int8(self.random.randrange(-20, 20)))
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, scale, zero), scale, zero)
+
+    def weights(self, *shape: int) -> str:
+        """A weight tensor."""
+        if not self.quantised:
+            return self.constant(self.numbers.normal(0, 0.1, shape).astype(np.float32))
+        return self.node("DequantizeLinear", self.constant(self.numbers.integers(-90, 90, shape).astype(np.int8)),
+                         self.constant(np.float32(0.01)), self.constant(np.int8(0)))
+
+    def conv(self) -> None:
+        """A convolution: pointwise, depthwise or with a window; perhaps a residual; ReLU."""
+        kind, x = self.random.choice(("point", "depth", "window")), self.last
+        k = 1 if kind == "point" else self.random.choice((3, 3, 5, 7) if kind == "depth" else (3, 3, 5))
+        k = min(k, 2 * min(self.size) - 1)
+        group = self.channels if kind == "depth" else 1
+        outputs = self.channels if group > 1 else self.random.choice((8, 10, 16, 24, 32, 48, 64))
+        stride = 2 if k > 1 and min(self.size) > 7 and self.random.random() < 0.3 else 1
+        y = self.node("Conv", x, self.weights(outputs, self.channels // group, k, k), kernel_shape=[k, k], group=group,
+                      strides=[stride] * 2, pads=[k // 2] * 4)
+        y = self.again(self.node("Relu", y) if self.random.random() < 0.6 else y)
+        if stride == 1 and outputs == self.channels and self.random.random() < 0.4:
+            y = self.again(self.node("Add", y, x))
+        self.last, self.channels = y, outputs
+        self.size = tuple((n + stride - 1) // stride for n in self.size)    # type: ignore[assignment]
+
+    def end(self) -> None:
+        """A pool over windows or over everything, and two fully connected layers."""
+        if min(self.size) > 3:
+            self.last = self.again(self.node("MaxPool", self.last, kernel_shape=[2, 2], strides=[2, 2]))
+        flat = self.node("Flatten", self.again(self.node("GlobalAveragePool", self.last)))
+        for outputs in (self.random.choice((64, 100, 128)), 10):
+            self.last = self.again(self.node("Gemm", flat, self.weights(outputs, self.channels), transB=1))
+            flat, self.channels = self.last, outputs
+
+    def model(self) -> onnx.ModelProto:
+        """The whole chain."""
+        self.last = self.again(self.last)
+        for _ in range(LAYERS):
+            self.conv()
+        self.end()
+        graph = helper.make_graph(self.nodes, "chain", [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
+                                  [helper.make_tensor_value_info(self.last, TensorProto.FLOAT, None)], self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def write(folder: Path) -> Iterator[Path]:
+    """Writes the models; the same ones each time."""
+    for seed in range(CHAINS):
+        for quantised in (True, False):
+            rng = random.Random(seed)
+            size = (rng.randrange(4, 25), rng.randrange(3, 25))
+            path = folder / f"chain{seed}_{'int8' if quantised else 'fp32'}.onnx"
+            onnx.save(Chain(seed, quantised, rng.choice((1, 3, 8, 16)), size).model(), path)
+            yield path
