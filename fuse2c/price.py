@@ -88,6 +88,8 @@ def price_of(plan: Plan, step: Step) -> Price:
 
 def of_step(plan: Plan, step: Step) -> Cost:
     """All calls of one step."""
+    if step.spec.written:
+        return Cost()
     price, images = price_of(plan, step), step.spec.images
     total = instructions(price, counts(plan, step, price.tile_of))
     read, written, weights = (n * images for n in traffic(plan, step).total)
@@ -102,8 +104,8 @@ def of_kernel(plan: Plan, steps: Sequence[int]) -> Cost:
     """One launch: its steps, and whose turn it is where their rows alternate."""
     found = sum((of_step(plan, plan.steps[i]) for i in steps), Cost())
     p = plan.target.processor
-    turns = sum(c.end - c.first for k in plan.kernels if k.rows for c in plan.calls[k.first:k.end] if c.step in steps) * p.turn
-    launches = 1 if len(steps) > 1 else found.launches
+    turns = sum(c.end - c.first for k in plan.kernels if k.rows for c in plan.working(k) if c.step in steps) * p.turn
+    launches = min(1, found.launches) if len(steps) > 1 else found.launches
     return replace(found, instructions=found.instructions + turns, cycles=found.cycles + turns * p.cpi,
                    worst=found.worst + turns * p.cpi_worst, launches=launches)
 

@@ -90,7 +90,7 @@ GRAPHS: list[tuple[Callable[[Builder], None], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize("target", ["host", "cortex-m4"])
+@pytest.mark.parametrize("target", ["host", "cortex-m4", "cortex-m55"])
 @pytest.mark.parametrize("optimize", ["cycles", "ram"])
 @pytest.mark.parametrize(("build", "moved", "why_not"), GRAPHS, ids=lambda v: getattr(v, "__name__", ""))
 def test_in_place(build: Callable[[Builder], None], moved: int, why_not: str, optimize: str, target: str,
