@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import Builder, chains, compile, reasons
-from test_fusion import SHAPE, assert_same_meaning, conv, scalar
+from graphs import Builder
+from test_fusion import SHAPE, check_fold, conv, scalar
 
 PADS = (0, 0, 1, 2, 0, 0, 0, 1)
 
@@ -168,10 +168,4 @@ FOLDS: list[tuple[Callable[[Builder], None], list[str], str, str]] = [
 
 @pytest.mark.parametrize(("build", "want", "rule", "why_not"), FOLDS, ids=lambda v: getattr(v, "__name__", ""))
 def test_fold(build: Callable[[Builder], None], want: list[str], rule: str, why_not: str, tmp_path: Path) -> None:
-    b = Builder()
-    build(b)
-    compiled = compile(b, tmp_path)
-    assert sorted(chains(compiled)) == sorted(want)
-    found = reasons(compiled, "fold", rule, taken=not why_not)
-    assert any(why_not in reason for reason in found), compiled.plan.decisions
-    assert_same_meaning(compiled, steps=1)
+    check_fold(build, want, rule, why_not, tmp_path)
