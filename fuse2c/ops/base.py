@@ -214,6 +214,7 @@ class Kernel:
     spec: Callable[[Call], Spec]
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
+    planar: bool = False                            # reads rows channel by channel: fastest where they lie so
 
 
 @dataclass(frozen=True, slots=True)

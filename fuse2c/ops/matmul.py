@@ -197,8 +197,9 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
                  "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
         x, to = c.type(0), (1, columns)
-        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
+        core = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
             else _dsp.dense_flags(x, flat, bias, to, end)
+        tables, words, flags = core
         return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
 
