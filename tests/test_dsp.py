@@ -1,6 +1,7 @@
 """Kernels for Arm's DSP extension: their portable bodies on the host equal numpy to the bit, and so does the board."""
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized
+from fuse2c.codegen import project
 from fuse2c.measure import qemu
 from fuse2c.ops import _dsp
 from fuse2c.passes import select
@@ -98,6 +100,25 @@ def test_drawn_depthwise_behind_pointwise(tmp_path: Path) -> None:
         assert_c_is_reference(compiled)
     run()
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("share", ["auto", "never"])
+def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: Path) -> None:
+    """Each with its own weights, biases and multipliers, inside of one joined kernel."""
+    b = Builder()
+    style = Style(I8(-128), I8(0), I8(-128), channels=True)
+    x = style.x(b, 1, 6, 4, 9)
+    pointwise = cases.Layer((1, 6, 4, 9), (6, 6, 1, 1), {}, False)
+    depthwise = cases.Layer((1, 6, 4, 9), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}, False)
+    for part in (pointwise, depthwise, pointwise, depthwise):
+        x = b.requantise(part.sum(style, b, x), 0.037, I8(-128))
+    style.y(b, pointwise.sum(style, b, x), 6)
+    compiled = m4(b, tmp_path, share_kernels=share)
+    text = "\n".join(project.model_view(compiled.plan).kernels)
+    assert compiled.plan.launches == 1
+    found = re.findall(r"Shared by (\d) steps[^(]*?_conv_(\w+)\(", text)
+    assert found == [("3", "widen3"), ("2", "tile3"), ("2", "row"), ("2", "edge")] * (share == "auto")
+    assert_c_is_reference(compiled)
 
 
 def test_drawn_dense_layers(tmp_path: Path) -> None:
