@@ -15,6 +15,7 @@ import numpy as np
 from fuse2c.errors import ModelError
 
 COMMON_SHIFT = 35       # of layers that can choose
+LOST_BITS = 5           # of multipliers at most: what is left, 2**-26, is finer than float32
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
 Number = Any      # an array or a numpy scalar
 EXACT_FLOAT = 2 ** 24   # integers up to here are exact in float32
@@ -41,9 +42,9 @@ class Requant:
 
     @property
     def shift(self) -> int:
-        """S: COMMON_SHIFT, so that layers differ in tables only and can share code, unless that is too much or proves less."""
+        """S: COMMON_SHIFT, so that layers differ in tables only and can share code, unless that loses too much or proves less."""
         largest = self.largest_shift
-        if largest <= COMMON_SHIFT:
+        if not COMMON_SHIFT < largest <= COMMON_SHIFT + LOST_BITS:
             return largest
         proved = [_multipliers(self, shift)[1].sum() for shift in (COMMON_SHIFT, largest)]
         return COMMON_SHIFT if proved[0] == proved[1] else largest

@@ -1,7 +1,9 @@
 """Kernels for Arm's DSP extension: their portable bodies on the host equal numpy to the bit, and so does the board."""
 from __future__ import annotations
 
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized
+from fuse2c.codegen import project
 from fuse2c.measure import qemu
 from fuse2c.ops import _dsp
 from fuse2c.passes import select
@@ -74,16 +77,60 @@ def test_drawn_convolutions(windows: list[int], depthwise: bool, tmp_path: Path)
     run()
 
 
+def test_drawn_depthwise_behind_pointwise(tmp_path: Path) -> None:
+    """Rows channel by channel, or, where a second reader wants them so, pixel by pixel."""
+    seen = set()
+
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        style, twice = data.draw(stored()), data.draw(st.booleans())
+        depthwise = data.draw(layer([3, 5, 7], True))
+        channels = depthwise.x[1]
+        pointwise = cases.Layer((1, 3, *depthwise.x[2:]), (channels, 3, 1, 1), {}, False)
+        middle = b.requantise(pointwise.sum(style, b, style.x(b, *pointwise.x)), 0.05, style.x_zero)
+        style.y(b, replace(depthwise, bias=False).sum(style, b, middle), 9)
+        if twice:
+            style.y(b, cases.Layer(depthwise.x, (2, channels, 1, 1), {}, False).sum(style, b, middle), channels)
+        compiled = m4(b, tmp_path)
+        step = next(s for s in compiled.plan.steps if s.kernel.name == "depthwise_dsp")
+        seen.add(step.spec.constants["X_SW"] == 1)
+        assert twice or step.spec.constants["X_SW"] == 1
+        assert_c_is_reference(compiled)
+    run()
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("share", ["auto", "never"])
+def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: Path) -> None:
+    """Each with its own weights, biases and multipliers, inside of one joined kernel."""
+    b = Builder()
+    style = Style(I8(-128), I8(0), I8(-128), channels=True)
+    x = style.x(b, 1, 6, 4, 9)
+    pointwise = cases.Layer((1, 6, 4, 9), (6, 6, 1, 1), {}, False)
+    depthwise = cases.Layer((1, 6, 4, 9), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}, False)
+    for part in (pointwise, depthwise, pointwise, depthwise):
+        x = b.requantise(part.sum(style, b, x), 0.037, I8(-128))
+    style.y(b, pointwise.sum(style, b, x), 6)
+    compiled = m4(b, tmp_path, share_kernels=share)
+    text = "\n".join(project.model_view(compiled.plan).kernels)
+    assert compiled.plan.launches == 1
+    found = re.findall(r"Shared by (\d) steps[^(]*?_conv_(\w+)\(", text)
+    assert found == [("3", "widen3"), ("2", "tile3"), ("2", "row"), ("2", "edge")] * (share == "auto")
+    assert_c_is_reference(compiled)
+
+
 def test_drawn_dense_layers(tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
-            rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 11))
+            rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
             cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(data.draw(stored()), b)
         compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
-        assert set(kernels(compiled)) == {"pointwise_dsp"}
+        assert set(kernels(compiled)) <= {"pointwise_dsp", "dense_dsp"}
         assert_c_is_reference(compiled)
     run()
 
@@ -143,12 +190,12 @@ def test_less_scratch_is_a_smaller_tile(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("least", "bias", "form"), [(-127, 1000, "joined"), (-127, 2 ** 26, "apart"), (-128, 1000, "bytes")])
 @pytest.mark.parametrize("depth", [300, 301, 303, 7])
 def test_long_dense_layers(least: int, bias: int, form: str, depth: int, tmp_path: Path) -> None:
-    """Outputs in blocks of eight, and a rest of three; elements in fours, and a rest."""
+    """Outputs in blocks of eight, and a rest of three; elements in fours, and a rest. Short rows are widened first."""
     b = Builder()
     x = b.stored((1, depth), 0.04, I8(-128))
-    weights = b.rng.integers(least, 127, (11, depth), endpoint=True).astype(I8)
+    weights = b.rng.integers(least, 127, (19, depth), endpoint=True).astype(I8)
     weights[3, 5], weights[2, 5] = least, -1
-    shift = b.dequantise(b.const(np.array([0, bias] * 5 + [7], np.int32)), np.float32(0.04 * 0.01), np.int32(0))
+    shift = b.dequantise(b.const(np.array([0, bias] * 9 + [7], np.int32)), np.float32(0.04 * 0.01), np.int32(0))
     w = b.dequantise(b.const(weights), 0.01, I8(0))
     b.output(b.quantise(b.op("Gemm", x, w, shift, transB=1), 3.0 + bias * 4e-6, I8(5)))
     compiled = m4(b, tmp_path)
@@ -174,6 +221,11 @@ def all_kinds() -> Builder:
                               "conv-one-channel", "conv-batch", "conv-depthwise-batch", "dense-gemm", "dense-gemm-turned",
                               "net-residual-relu", "net-residual-clip", "net-planar", "net-nhwc", "net-flattened")):
         cases.all_layers()[name](BYTES[i % 3], b)
+    cases.Dense((3, 41), (7, 41), {"transB": 1}, (7,)).build(BYTES[0], b)
+    pointwise = cases.Layer((1, 3, 5, 9), (6, 3, 1, 1), {}, False)
+    depthwise = cases.Layer((1, 6, 5, 9), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}, False)
+    middle = b.requantise(pointwise.sum(BYTES[0], b, BYTES[0].x(b, *pointwise.x)), 0.05, BYTES[0].x_zero)
+    BYTES[0].y(b, depthwise.sum(BYTES[0], b, middle), 9)
     return b
 
 

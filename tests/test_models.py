@@ -44,13 +44,13 @@ ORT_SHARE = 1e-4            # of all elements that may differ from onnxruntime's
 # On a Cortex-M4 with -O3: instructions and kernel calls of one inference, bytes of the arena.
 LIMITS = {
     "ad_fp32": (1_430_000, 1, 1_200), "kws_fp32": (9_000_000, 1, 20_000), "ic_fp32": (37_000_000, 1, 56_000),
-    "vww_fp32": (25_000_000, 18, 55_000), "ad_int8": (300_000, 1, 1_600), "kws_int8": (3_200_000, 1, 5_600),
-    "ic_int8": (12_300_000, 1, 18_000), "vww_int8": (9_000_000, 18, 13_600), "mcunet_vww_int8": (16_000_000, 26, 16_400),
+    "vww_fp32": (25_000_000, 18, 55_000), "ad_int8": (280_000, 1, 800), "kws_int8": (3_000_000, 1, 5_600),
+    "ic_int8": (11_600_000, 1, 17_000), "vww_int8": (8_500_000, 18, 13_600), "mcunet_vww_int8": (15_000_000, 26, 16_400),
 }
 HELIUM = {"ad_int8": 55_000, "kws_int8": 900_000, "ic_int8": 2_500_000, "vww_int8": 2_300_000, "micro_speech_int8": 200_000,
           "mcunet_vww_int8": 4_800_000}       # instructions on a Cortex-M55 with -O3
 # Arena and stack with --optimize ram, bytes; and how many more instructions that may take.
-SMALL = {"ad_int8": (800, 2.6), "kws_int8": (6_000, 1.05), "ic_int8": (14_100, 1.35), "vww_int8": (14_000, 1.05),
+SMALL = {"ad_int8": (800, 1.1), "kws_int8": (6_000, 1.05), "ic_int8": (13_400, 1.1), "vww_int8": (14_000, 1.05),
          "mcunet_vww_int8": (17_000, 1.05)}
 
 needs_gcc = pytest.mark.skipif(not shutil.which(toolchain.ARM_GCC), reason=f"{toolchain.ARM_GCC} is not installed")

@@ -24,6 +24,7 @@ LARGEST = 4             # pixels of a tile: more accumulators than eight do not 
 TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smaller ones take less scratch
 DENSE = 8               # outputs of a tile of one pixel
 LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/16 slower, without scratch
+FLAT = 32               # steps up to which there is no loop: its sums would change registers on every trip
 MOST, LEAST = 16, 4     # steps of one trip of the inner loop
 
 
@@ -195,7 +196,7 @@ def pairs(length: int) -> tuple[tuple[int, int], ...]:
 def unrolled(words: int, pixels: int) -> int:
     """Steps of one trip of the inner loop, about sixteen (eight of one pixel, with its many outputs); 0: none divides them."""
     best = MOST if pixels > 1 else MOST // 2
-    if words <= best // 2:
+    if words <= (FLAT if pixels > 1 else best // 2):
         return words
     return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - best), -n), default=0)
 

@@ -1,11 +1,14 @@
-"""Depthwise convolution for Arm's DSP extension: neighbouring columns of a channel in one word, two taps an instruction.
+"""Depthwise convolution for Arm's DSP extension: two columns of a channel in one word, two taps an instruction.
 
-Columns are paired from the first one that a tile of outputs reads. An output that starts at an even column takes taps
-(0, 1), (2, 3), ...; one that starts at an odd column takes 0 alone, then (1, 2), (3, 4), ... A tap that is alone is a half
-of a pair that another output needs.
+Where a row lies channel by channel ("planar"), four columns are one load, and widening pairs columns (0, 2) and (1, 3).
+Words are read at every second column (with strides at every fourth one): an output then finds taps 0 and 2, 1 and 3, 4 and
+6, ... each in one word. Elsewhere neighbouring columns are paired from the first one that a tile of outputs reads: an output
+that starts at an even column takes taps (0, 1), (2, 3), ...; one that starts at an odd column takes 0 alone, then (1, 2), ...
+A tap that is alone is a half of a pair that another output needs.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +18,7 @@ from fuse2c.ops._tile import Block, Lane, Store, Tile
 
 SIZES = (4, 5, 6, 3)        # outputs of a tile, the favourite first
 UNROLLED = 3                # rows of a window up to which all are computed in line, with zeros for those outside
+HALVES = "bt"               # names of a word's halves in instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,11 @@ class Columns:
     value: str
     macs: tuple[Mac, ...]
 
+    @property
+    def text(self) -> str:
+        """The C declaration; none of a constant of the kernel."""
+        return f"const int32_t {self.name} = {self.value};" if self.value else "/* padding */"
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -44,12 +53,31 @@ class Span:
     end: int
     skip: int               # columns in front of the first one inside
     columns: tuple[Columns, ...]
+    taps: str               # C declarations of the weights
     lanes: tuple[Lane, ...]
 
     @property
     def key(self) -> str:
         """Its tile among the spec's."""
         return f"at_{self.first}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How rows of the input lie and are read: what decides which taps share a word of weights."""
+
+    taps: int
+    stride: int
+    planar: bool
+    widen: str              # the function that widens bytes 0 and 2
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs of taps that outputs need, in order."""
+        if self.planar:
+            whole = [(j, j + 2) for j in range(self.taps - 2) if j % 4 < 2]
+            return whole + [(j, j) for j in range(self.taps) if not any(j in pair for pair in whole)]
+        return sorted({pair for o in range(2) for _, _, pair in uses(o * self.stride, self.taps)})
 
 
 def uses(base: int, taps: int) -> list[tuple[str, int, tuple[int, int]]]:
@@ -69,18 +97,62 @@ def uses(base: int, taps: int) -> list[tuple[str, int, tuple[int, int]]]:
     return found
 
 
-def words(taps: int, stride: int) -> list[tuple[int, int]]:
-    """The pairs of taps that outputs need, in order."""
-    return sorted({pair for o in range(2) for _, _, pair in uses(o * stride, taps)})
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A function for one row of the result: all rows of the window in line, or any range of them in a loop."""
+
+    name: str
+    comment: str
+    before: str = ""        # C text in front of its call
+    params: str = ""
+    args: str = ""
+    start: str = "const int32_t start"
+    first: str = "0"
+    end: str = "K_H"
+    unroll: str = ""
 
 
-def pack(w: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
-    """[channels, rows, taps] int8 -> [channels, rows, words / 2] int32: bytes 0 and 2 are one pair, 1 and 3 the next."""
+def forms(height: int, padded: bool) -> tuple[Form, ...]:
+    """Of windows of so many rows; padded: some are not inside."""
+    edge = Form("edge", ", of rows ky_first .. ky_end - 1 of the window; the others are all padding",
+                params=", int32_t ky_first, int32_t ky_end", args=", ky_first, ky_end", start="int32_t start",
+                first="ky_first", end="ky_end")
+    if height > UNROLLED:
+        return (edge,)
+    whole = Form("row", ", of all rows of the window", unroll=f"F2C_UNROLL_BY({height})")
+    if not padded:
+        return (whole,)
+    inner = "\n" + " " * 12
+    return (replace(whole, before=f"if ((ky_first == 0) && (ky_end == K_H)) {{{inner}"),
+            replace(edge, before=f"}} else {{{inner}"))
+
+
+def taps(rows: Rows, macs: Iterable[Mac]) -> str:
+    """C declarations of the pairs of taps of row ky that products need, two widened from a word."""
+    words = (len(rows.pairs) + 1) // 2
+    row = f"(ky * {words})" if words > 1 else "ky"
+    return ", ".join(f"b{i} = f2c_sxtb16{'_ror8' * (i % 2)}(w[{row} + {1 + i // 2}])" for i in sorted({m.word for m in macs}))
+
+
+def padding(rows: Rows) -> list[Mac]:
+    """A row of the window that is padding: its taps times the padding's value."""
+    if rows.planar:
+        return [Mac("start", "f2c_smlad" if a != b else "f2c_smlabb", i) for i, (a, b) in enumerate(rows.pairs)]
+    return [Mac("start", function, rows.pairs.index(pair)) for function, _, pair in uses(0, rows.taps)]
+
+
+def pack(w: np.ndarray, pairs: list[tuple[int, int]], bias: np.ndarray, multipliers: np.ndarray | None) -> np.ndarray:
+    """One stream of int32: for each channel the start of its sums, its pairs of taps row by row, its multiplier.
+
+    w: [channels, rows, taps] int8. Bytes 0 and 2 of a word are one pair, 1 and 3 the next.
+    """
     wide = w.astype(np.int64)
     halves = [wide[..., a] & 0xFF | (wide[..., b] & 0xFF) << 16 for a, b in pairs]
     halves += [np.zeros_like(halves[0])] * (len(halves) % 2)
     words = np.stack([a | b << 8 for a, b in zip(halves[0::2], halves[1::2], strict=True)], axis=-1)
-    return words.astype(np.uint32).view(np.int32)
+    columns = [bias[:, None], words.astype(np.uint32).view(np.int32).reshape(len(w), -1)]
+    columns += [] if multipliers is None else [multipliers[:, None]]
+    return np.concatenate(columns, axis=1).astype(np.int32).reshape(-1)
 
 
 def tiles(width: int) -> list[tuple[int, int]]:
@@ -93,46 +165,77 @@ def tiles(width: int) -> list[tuple[int, int]]:
     return found
 
 
-def spans(names: dict[str, int], fill: int) -> tuple[tuple[Span, ...], dict[str, Tile]]:
-    """The tiles of a row, equal neighbours together, and their stores; `names` are the constants of the window."""
-    stride, taps, left, width = names["STRIDE_W"], names["K_W"], names["PAD_LEFT"], names["IN_W"]
-    order, found, stores = words(taps, stride), list[Span](), dict[str, Tile]()
+def spans(names: dict[str, int], rows: Rows, fill: int, channel: str) -> tuple[tuple[Span, ...], dict[str, Tile]]:
+    """The tiles of a row, equal neighbours together, and their stores; `names` are the constants of the window.
+
+    channel: C text of what the finishing function calls its index or multiplier.
+    """
+    stride, left, width = rows.stride, names["PAD_LEFT"], names["IN_W"]
+    found, stores = list[Span](), dict[str, Tile]()
     for first, size in tiles(names["OUT_W"]):
-        count = (size - 1) * stride + taps
+        count = (size - 1) * stride + rows.taps
         inside = [0 <= first * stride - left + i < width for i in range(count)]
         skip = inside.index(True) if True in inside else 0
-        columns = tuple(_columns(inside, skip, stride, taps, size, order, fill))
+        columns = tuple(_words(inside, skip, size, rows) if rows.planar else _columns(inside, skip, size, rows, fill))
         if found and (found[-1].size, found[-1].columns) == (size, columns):
             found[-1] = replace(found[-1], end=first + size)
             continue
-        lanes = tuple(_lane(o, names["Y_SC"], names["Y_SW"]) for o in range(size))
-        found.append(Span(size, first, first + size, skip, columns, lanes))
+        needed = taps(rows, (m for c in columns for m in c.macs))
+        lanes = tuple(_lane(o, names["Y_SC"], names["Y_SW"], channel) for o in range(size))
+        found.append(Span(size, first, first + size, skip, columns, needed, lanes))
         stores[found[-1].key] = Tile(range(size), ((Block(0, 1, 1), lanes),))
     return tuple(found), stores
 
 
-def effort(found: tuple[Span, ...], words: int, rows: int, window: int, computed: int) -> dict[str, int]:
-    """Of one channel. rows: of the output; window: of a window; computed: rows of windows that are computed, of all."""
+def effort(found: tuple[Span, ...], words: int, window: int, inside: int) -> dict[str, int]:
+    """Of one channel. words: of taps in a row of a window; window: rows of all windows; inside: those that are no padding."""
     trips = [((s.end - s.first) // s.size, s) for s in found]
-    padded = (rows * window - computed) * words
-    return {"load": computed * sum(n * len(s.columns) for n, s in trips),
-            "multiply": computed * sum(n * len(c.macs) for n, s in trips for c in s.columns) + padded,
-            "tile": rows * sum(n for n, _ in trips), "unpack": rows * window * words}
+    height = sum(n for n, _ in trips)
+    return {"load": inside * sum(n * len(s.columns) for n, s in trips),
+            "multiply": inside * sum(n * len(c.macs) for n, s in trips for c in s.columns) + (window - inside) * words,
+            "tile": window * height, "unpack": inside * words}
 
 
-def _lane(o: int, channel: int, column: int) -> Lane:
-    at = f"at + {o * column}" if o else "at"
-    return Lane(f"acc{o}", o, 0, "oc", Store(f"acc{o}", "oc", _tile.index(at, "oc", channel)))
+def _lane(o: int, channel_step: int, column_step: int, channel: str) -> Lane:
+    at = f"at + {o * column_step}" if o else "at"
+    return Lane(f"acc{o}", o, 0, channel, Store(f"acc{o}", channel, _tile.index(at, "oc", channel_step)))
 
 
-def _columns(inside: list[bool], skip: int, stride: int, taps: int, size: int, order: list[tuple[int, int]],
-             fill: int) -> list[Columns]:
+def _columns(inside: list[bool], skip: int, size: int, rows: Rows, fill: int) -> list[Columns]:
     """Columns of a tile in pairs, each with the products that it is in."""
     def value(i: int) -> str:
         return f"px[{i - skip} * X_SW]" if inside[i] else str(fill)
     macs: dict[int, list[Mac]] = {}
     for o in range(size):
-        for function, word, pair in uses(o * stride, taps):
-            macs.setdefault(word, []).append(Mac(f"acc{o}", function, order.index(pair)))
+        for function, word, pair in uses(o * rows.stride, rows.taps):
+            macs.setdefault(word, []).append(Mac(f"acc{o}", function, rows.pairs.index(pair)))
     return [Columns(f"p{word}", f"f2c_pair({value(2 * word)}, {value(2 * word + 1)})" if 2 * word + 1 < len(inside)
                     else value(2 * word), tuple(macs[word])) for word in sorted(macs)]
+
+
+def _words(inside: list[bool], skip: int, size: int, rows: Rows) -> list[Columns]:
+    """Columns of a planar row: words of four where they are all inside, single ones at the end, the padding's value."""
+    end = skip + sum(inside)
+    loads = list(range(skip, end - 3, 2 if rows.stride == 1 else 4))
+    pairs = [c for load in loads for c in (load, load + 1)]      # the first columns of pairs (c, c + 2)
+    alone = [c for c in range(skip, end) if not any(c in (p, p + 2) for p in pairs)]
+    macs: dict[str, list[Mac]] = {}
+    for o in range(size):
+        columns = {o * rows.stride + tap: tap for tap in range(rows.taps)}
+        for p in pairs:
+            taps = (columns.get(p, -1), columns.get(p + 2, -1))
+            if taps in rows.pairs:
+                macs.setdefault(f"p{p}", []).append(Mac(f"acc{o}", "f2c_smlad", rows.pairs.index(taps)))
+                del columns[p], columns[p + 2]
+        for c, tap in columns.items():
+            word = next(i for i, pair in enumerate(rows.pairs) if tap in pair)
+            other = HALVES[rows.pairs[word].index(tap)]
+            p = next((p for p in pairs if c in (p, p + 2)), c)
+            name = f"p{p}" if inside[c] else "FILLS"
+            macs.setdefault(name, []).append(Mac(f"acc{o}", f"f2c_smla{HALVES[p != c] if inside[c] else 'b'}{other}", word))
+    found = [Columns("FILLS", "", tuple(macs["FILLS"]))] if "FILLS" in macs else []
+    for load in loads:
+        found.append(Columns(f"v{load}", f"f2c_load4(&px[{load - skip}])", ()))
+        for p, text in ((load, f"{rows.widen}(v{load})"), (load + 1, f"{rows.widen}_ror8(v{load})")):
+            found += [Columns(f"p{p}", text, tuple(macs[f"p{p}"]))] if f"p{p}" in macs else []
+    return found + [Columns(f"p{c}", f"px[{c - skip}]", tuple(macs[f"p{c}"])) for c in alone if f"p{c}" in macs]

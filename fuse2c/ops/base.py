@@ -221,6 +221,7 @@ class Kernel:
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
     strided: bool = False       # its first operand and its result may be parts of larger tensors: all goes by strides
+    planar: bool = False                            # reads rows channel by channel: fastest where they lie so
 
 
 @dataclass(frozen=True, slots=True)

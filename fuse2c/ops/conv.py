@@ -220,27 +220,30 @@ def is_depthwise_dsp(c: Call) -> str:
 
 
 def depthwise_dsp_spec(c: Call) -> Spec:
-    """Neighbouring columns in one word; rows of the window that are padding are in the accumulator's start."""
+    """Two columns in one word; rows of the window that are padding are in the accumulator's start."""
     flat, bias = matrix(c)
-    zero = c.quant(0).zero[0]
+    zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
     names = _window.constants(c, c.attrs.window)
-    rows, taps = names["K_H"], names["K_W"]
-    order = _dsp_depthwise.words(taps, names["STRIDE_W"])
-    found, tiles = _dsp_depthwise.spans(names, zero)
-    table = _dsp_depthwise.pack(flat.reshape(-1, rows, taps), order)
-    unrolled = rows <= _dsp_depthwise.UNROLLED
-    flags = {"spans": found, "tile": tiles, "words": range(0, len(order), 2),
-             "unroll": f"F2C_UNROLL_BY({rows})" if unrolled else "",
-             "padding": [_dsp_depthwise.Mac("start", f, order.index(p)) for f, _, p in _dsp_depthwise.uses(0, taps)],
-             "unused": " ".join(f"b[{i}] = 0;" for i in range(len(order))) if unrolled else "",
-             "ky_first": "0" if unrolled else "ky_first", "ky_end": "K_H" if unrolled else "ky_end",
-             "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"WORDS": 2 * table.shape[-1], "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
-    inside = int(_window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum())
-    one = _dsp_depthwise.effort(found, len(order), names["OUT_H"], rows, names["OUT_H"] * rows if unrolled else inside)
-    spec = replace(base_spec(c, 0, {"w": table.reshape(-1), "b": bias}, own, **flags),
-                   effort={key: n * names["OUT_C"] for key, n in one.items()})
-    return spec if unrolled else replace(spec, macs=c.type(0).shape[0] * inside * taps * names["OUT_W"] * names["OUT_C"])
+    height, taps = names["K_H"], names["K_W"]
+    rows = _dsp_depthwise.Rows(taps, names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)))
+    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel)
+    unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
+    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
+    words = (len(order) + 1) // 2
+    padding = _dsp_depthwise.padding(rows)
+    forms = _dsp_depthwise.forms(height, not inside.all())
+    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
+             "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
+             "closed": "}" if len(forms) > 1 else "",
+             "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
+           "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
+    effort = _dsp_depthwise.effort(found, len(order), height * names["OUT_H"], int(inside.sum()))
+    spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
+                   effort={key: n * names["OUT_C"] for key, n in effort.items()})
+    rows_inside = c.type(0).shape[0] * int(inside.sum())
+    return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
 
 
 def is_depthwise_mve(c: Call) -> str:
@@ -367,7 +370,7 @@ OP = Op(
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
-        _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS),
+        _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),

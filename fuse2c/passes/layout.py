@@ -1,7 +1,8 @@
 """One storage order for each tensor; movements that then move nothing become views.
 
 Graph inputs and outputs are row-major, as the caller has them. Spatial operators write channels last (any kernel can
-write any order, so an output of the model is written as the caller wants it). Elementwise operators keep the order
+write any order, so an output of the model is written as the caller wants it), or row by row and channel by channel, if
+only kernels read it that do best with that. Elementwise operators keep the order
 of their operand. A copy is inserted only where a kernel needs row-major input and does not find it.
 """
 from __future__ import annotations
@@ -15,12 +16,13 @@ from fuse2c.ir.types import TensorType
 from fuse2c.ops import all_ops
 from fuse2c.ops.base import bind, layout
 from fuse2c.ops.movement import Shape
+from fuse2c.passes.select import refuse
 from fuse2c.plan import Decision, Plan
 
 
 def run(plan: Plan) -> Plan:
     """Orders, views, and copies where nothing else helps."""
-    state = _State(plan.graph)
+    state = _State(plan)
     for node in plan.graph.nodes:
         state.visit(node)
     graph = replace(plan.graph, nodes=tuple(state.nodes), tensors=state.tensors)
@@ -30,13 +32,14 @@ def run(plan: Plan) -> Plan:
 class _State:
     """The graph under reconstruction."""
 
-    def __init__(self, g: Graph) -> None:
-        self.g, self.tensors = g, dict(g.tensors)
+    def __init__(self, plan: Plan) -> None:
+        self.g = g = plan.graph
+        self.tensors = dict(g.tensors)
         self.nodes: list[Node] = []
         self.views: dict[str, str] = {}
         self.log: list[Decision] = []
         self.claimed: set[str] = set(g.inputs) | set(g.outputs)     # roots whose bytes belong to the caller
-        self.wanted, self.for_windows = row_major_wanted(g), windows_want(g)
+        self.wanted, self.for_windows, self.planar = row_major_wanted(g), windows_want(g), planar_wanted(plan)
 
     def visit(self, node: Node) -> None:
         """Choose the orders of a node's outputs."""
@@ -60,7 +63,7 @@ class _State:
         if y in self.wanted:
             return ()
         if kind == "spatial":
-            return (0, *range(2, rank), 1)
+            return (0, 2, 1, 3) if y in self.planar else (0, *range(2, rank), 1)
         if kind in ("same", "strided") and rank in (3, 4) and y in self.for_windows:
             return (0, *range(2, rank), 1)
         if kind in ("same", "strided"):
@@ -138,6 +141,25 @@ def windows_want(g: Graph) -> set[str]:
                     all_ops()[u.op].layout in ("same", "strided") and found.issuperset(u.outputs)) for u in users):
                 found.add(y)
     return found
+
+
+def planar_wanted(plan: Plan) -> set[str]:
+    """What only kernels read that go along the rows of one channel, at once or behind elementwise operators."""
+    g, found = plan.graph, set[str]()
+    for n in reversed(g.nodes):
+        for y in n.outputs:
+            users = g.users(y)
+            if users and y not in g.outputs and len(g.type(y).shape) == 4 and all(_reads_planes(plan, u) or (
+                    all_ops()[u.op].layout == "same" and found.issuperset(u.outputs)
+                    and sum(g.data(t) is None for t in u.inputs if t) == 1) for u in users):
+                found.add(y)
+    return found
+
+
+def _reads_planes(plan: Plan, node: Node) -> bool:
+    """Whether the kernel that a node will have does so."""
+    call = bind(plan.graph, node)
+    return next((k.planar for k in all_ops()[node.op].kernels if not refuse(k, plan.target, call)), False)
 
 
 def _regroups(g: Graph, reshape: Node) -> bool:

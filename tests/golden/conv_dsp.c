@@ -2,9 +2,9 @@
  *   from  stem_raw; stem_relu
  *   int8 [1, 1, 8, 8] -> int8 [1, 16, 8, 8]
  *   9216 multiply-accumulates */
-static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
+static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t mult)
 {
-    const int32_t v0 = f2c_requant_s8(acc, digits_int8_02_conv_mult[oc], -16320, 7);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, mult, -1020, 3);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
@@ -50,29 +50,30 @@ static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, 
                 w += 1;
             }
         }
-        y_row[at + oc] = digits_int8_02_conv_out(acc00, oc);
-        y_row[at + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc01, acc00), oc + 1);
-        y_row[at + 16 + oc] = digits_int8_02_conv_out(acc10, oc);
-        y_row[at + 16 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc11, acc10), oc + 1);
-        y_row[at + 32 + oc] = digits_int8_02_conv_out(acc20, oc);
-        y_row[at + 32 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc21, acc20), oc + 1);
-        y_row[at + 48 + oc] = digits_int8_02_conv_out(acc30, oc);
-        y_row[at + 48 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc31, acc30), oc + 1);
+        y_row[at + (oc * 8)] = digits_int8_02_conv_out(acc00, w[0]);
+        y_row[at + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc01, acc00), w[1]);
+        y_row[at + 1 + (oc * 8)] = digits_int8_02_conv_out(acc10, w[0]);
+        y_row[at + 1 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc11, acc10), w[1]);
+        y_row[at + 2 + (oc * 8)] = digits_int8_02_conv_out(acc20, w[0]);
+        y_row[at + 2 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc21, acc20), w[1]);
+        y_row[at + 3 + (oc * 8)] = digits_int8_02_conv_out(acc30, w[0]);
+        y_row[at + 3 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc31, acc30), w[1]);
+        w += 2;
     }
 }
 
-/* The strip of 4 pixels from column `left` on, padding filled in; without x_row it is all padding. */
+/* The strip of 4 pixels from column `left` on, padding filled in. */
 static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const int8_t *x_row, int32_t left)
 {
-    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3 };
-    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
-    enum { ADJACENT = 1, GROUP_STEP = 1, COLUMN_STEP = 1, EDGE = 24 };
+    enum { IN_W = 8, IN_C = 1 };
+    enum { X_SC = 1 };
+    enum { X_SW = 1, FILL = -128 };
+    enum { GROUP_STEP = 1, COLUMN_STEP = 1 };
     int8_t *to = edge;
     for (int32_t n = 0; n < 1; ++n) {
         for (int32_t column = 0; column < 6; ++column) {
             const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
-            const int32_t inside = (x_row != 0) && (ix >= 0) && (ix < IN_W);
+            const int32_t inside = (ix >= 0) && (ix < IN_W);
             for (int32_t c = 0; c < IN_C; ++c) {
                 to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
             }
@@ -84,27 +85,29 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const in
 
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
 {
-    F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 320);
-    enum { IN_H = 8, IN_W = 8, IN_C = 1, OUT_W = 8, K_H = 3, K_W = 3 };
-    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, DIL_W = 1, PAD_TOP = 1, PAD_LEFT = 1, X_SC = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9, FILL = -128 };
-    enum { ADJACENT = 1, GROUP_STEP = 1, COLUMN_STEP = 1, EDGE = 24 };
+    enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
+    enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16, DEPTH = 9 };
+    enum { ADJACENT = 1, EDGE = 24 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
-        const int8_t *x_rows[K_H];     /* under the window; 0: padding */
+        const int8_t *x_rows[K_H];     /* under the window */
+        int32_t from[K_H];                  /* 0; of a row of padding a column behind the last one */
         for (int32_t ky = 0; ky < K_H; ++ky) {
             const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
-            x_rows[ky] = ((iy >= 0) && (iy < IN_H)) ? &x[(iy % 3) * X_SH] : 0;
+            const int32_t inside_y = (iy >= 0) && (iy < IN_H);
+            x_rows[ky] = inside_y ? &x[(iy % 3) * X_SH] : x;
+            from[ky] = inside_y ? 0 : (IN_W + PAD_LEFT);
         }
         int8_t *const y_row = &y[(oy % 3) * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
-            const int32_t left = (ox * STRIDE_W) - PAD_LEFT;
-            const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 6));
             int32_t *t = scratch;
             for (int32_t ky = 0; ky < K_H; ++ky) {
-                const int8_t *const s = (inside && (x_rows[ky] != 0))
-                    ? &x_rows[ky][left * X_SW] : digits_int8_02_conv_gather4(edge, x_rows[ky], left);
+                const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
+                const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 6));
+                const int8_t *const s = inside ? &x_rows[ky][left * X_SW]
+                    : digits_int8_02_conv_gather4(edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen4(t, s);
             }
             digits_int8_02_conv_tile4(scratch, y_row, ox * Y_SW);

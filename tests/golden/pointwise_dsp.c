@@ -2,15 +2,16 @@
  *   from  pointwise_raw; pointwise_relu
  *   int8 [1, 16, 8, 8] -> int8 [1, 32, 8, 8]
  *   32768 multiply-accumulates */
-static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t oc)
+static inline int8_t digits_int8_04_conv_out(int32_t acc, int32_t mult)
 {
-    const int32_t v0 = f2c_requant_s8(acc, digits_int8_04_conv_mult[oc], -8160, 6);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, mult, -1020, 3);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
 /* Widens a strip of a row for 4 pixels, four elements to pairs (0, 2) and (1, 3); returns the end of what it wrote. */
 static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t *s)
 {
+    F2C_UNROLL_BY(2)
     for (int32_t i = 0; i < 4; ++i) {
         const int32_t v0 = f2c_load4(&s[0]);
         const int32_t low0 = f2c_sxtb16(v0), high0 = f2c_sxtb16_ror8(v0);
@@ -62,14 +63,15 @@ static F2C_CORE void digits_int8_04_conv_tile4(const int32_t *t, int8_t *y_row, 
                 w += 1;
             }
         }
-        y_row[at + oc] = digits_int8_04_conv_out(acc00, oc);
-        y_row[at + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc01, acc00), oc + 1);
-        y_row[at + 32 + oc] = digits_int8_04_conv_out(acc10, oc);
-        y_row[at + 32 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc11, acc10), oc + 1);
-        y_row[at + 64 + oc] = digits_int8_04_conv_out(acc20, oc);
-        y_row[at + 64 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc21, acc20), oc + 1);
-        y_row[at + 96 + oc] = digits_int8_04_conv_out(acc30, oc);
-        y_row[at + 96 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc31, acc30), oc + 1);
+        y_row[at + oc] = digits_int8_04_conv_out(acc00, w[0]);
+        y_row[at + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc01, acc00), w[1]);
+        y_row[at + 32 + oc] = digits_int8_04_conv_out(acc10, w[0]);
+        y_row[at + 32 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc11, acc10), w[1]);
+        y_row[at + 64 + oc] = digits_int8_04_conv_out(acc20, w[0]);
+        y_row[at + 64 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc21, acc20), w[1]);
+        y_row[at + 96 + oc] = digits_int8_04_conv_out(acc30, w[0]);
+        y_row[at + 96 + (oc + 1)] = digits_int8_04_conv_out(f2c_upper_sum(acc31, acc30), w[1]);
+        w += 2;
     }
 }
 
