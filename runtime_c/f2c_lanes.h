@@ -128,4 +128,20 @@ static F2C_INLINE f2c_bytes f2c_sums_to_s8(f2c_sums s)
     return y;
 }
 
+/** The 16 lanes in order, each shifted right, rounded half up, limited to -128..127; shift 1..16, constant. */
+static F2C_INLINE f2c_bytes f2c_sums_shift_to_s8(f2c_sums s, int32_t shift)
+{
+    f2c_bytes y;
+    F2C_MVE(
+        __asm__("vqrshrnb.s32 %q0, %q0, %4\n\tvqrshrnt.s32 %q0, %q2, %4\n\tvqrshrnb.s32 %q1, %q1, %4\n\tvqrshrnt.s32 %q1, %q3, %4\n\t"
+                "vqmovnb.s16 %q0, %q0\n\tvqmovnt.s16 %q0, %q1"
+                : "+w"(s.of[0]), "+w"(s.of[2]) : "w"(s.of[1]), "w"(s.of[3]), "i"(shift));
+        y = vreinterpretq_s8_s32(s.of[0]),
+        for (int32_t n = 0; n < 4; ++n) {
+            F2C_LANES(4) s.of[n].at[i] = ((s.of[n].at[i] >> (shift - 1)) + 1) >> 1;
+        }
+        y = f2c_sums_to_s8(s));
+    return y;
+}
+
 #endif /* F2C_LANES_H */

@@ -133,6 +133,7 @@ def elementwise(b: Builder, count: int, zero: int) -> None:
     b.output(b.quantise(b.input((2, 3, count)), 0.021, I8(zero)))
     x, y = b.stored((1, 2, count), 0.04, I8(zero)), b.stored((1, 2, count), 0.07, I8(-9))
     b.output(b.quantise(b.op("Add", x, y), 0.09, I8(5)))
+    b.output(b.quantise(b.op("Mul", x, y), 0.3, I8(-5)))
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 22])
@@ -141,7 +142,7 @@ def test_elements_by_fours(count: int, tmp_path: Path) -> None:
     b = Builder()
     elementwise(b, count, 100)
     compiled = m55(b, tmp_path)
-    assert set(kernels(compiled)) == {"elementwise_mve"}
+    assert set(kernels(compiled)) == {"elementwise_mve", "elementwise"}
     assert_c_is_reference(compiled)
 
 

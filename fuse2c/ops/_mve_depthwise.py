@@ -32,6 +32,15 @@ class Tap:
     ends: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A call that stores lanes, as C text: the value is between its address and how many of them count."""
+
+    function: str
+    address: str
+    count: str
+
+
 def groups(w: np.ndarray) -> Iterator[int]:
     """How many taps of w [channels (times rows), taps] are added as int16, from the first one on."""
     size, total = 0, np.zeros(len(w), np.int64)
@@ -109,13 +118,13 @@ def load(channels: int, stride: int) -> str:
     return "f2c_bytes_first(&x_row[ix * X_SW], OUT_C - c)" if channels % LANES else "f2c_bytes_at(&x_row[ix * X_SW])"
 
 
-def put(channels: int, together: int, names: dict[str, int]) -> str:
-    """The C statement that stores the lanes."""
+def put(channels: int, together: int, names: dict[str, int]) -> Put:
+    """How the lanes are stored."""
     at = f"&y_row[{index('(ox * Y_SW)', 'c', names['Y_SC'])}]"
     if names["Y_SC"] != 1:
-        return f"f2c_bytes_scatter({at}, Y_SC, f2c_sums_to_s8(s), OUT_C - c);"
+        return Put("f2c_bytes_scatter", f"{at}, Y_SC", ", OUT_C - c")
     if together > 1 and names["OUT_W"] % together:
-        return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), (OUT_W - ox) * OUT_C);"
+        return Put("f2c_bytes_store_first", at, ", (OUT_W - ox) * OUT_C")
     if together == 1 and channels % LANES:
-        return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), OUT_C - c);"
-    return f"f2c_bytes_store({at}, f2c_sums_to_s8(s));"
+        return Put("f2c_bytes_store_first", at, ", OUT_C - c")
+    return Put("f2c_bytes_store", at, "")
