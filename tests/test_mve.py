@@ -13,6 +13,7 @@ from cases import Style
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_count import counted, planned
 from test_dsp import DRAW, layer
 
 from fuse2c import toolchain
@@ -185,8 +186,25 @@ def test_under_sanitizers(tmp_path: Path) -> None:
         assert all(np.array_equal(x[t], y[t]) for t in x)
 
 
-@pytest.mark.parametrize("opt", ["-O0", "-O1", "-Os", "-O3"])
-@pytest.mark.parametrize("requant", ["fixed", "float"])
+def test_taps_that_see_padding_alone_are_left_out(tmp_path: Path) -> None:
+    """Of 7x7 with three pads on 2x3, the rows at both ends, and all but five columns; the zero point is not 0."""
+    b = Builder()
+    cases.Layer((1, 20, 2, 3), (20, 1, 7, 7), {"group": 20, "pads": [3, 3, 3, 3]}).conv(BYTES[1], b)
+    compiled = m55(b, tmp_path)
+    (step,) = compiled.plan.steps
+    assert step.kernel.name == "depthwise_mve"
+    assert [step.spec.constants[k] for k in ("K_H", "K_W", "PAD_TOP", "PAD_LEFT")] == [3, 5, 1, 2]
+    assert_c_is_reference(compiled)
+
+
+def test_work_is_counted(tmp_path: Path) -> None:
+    """Multiply-accumulates as the plan says."""
+    plan = m55(all_kinds(), tmp_path).plan
+    assert counted(plan) == planned(plan)
+
+
+@pytest.mark.parametrize(("opt", "requant"), [("-O0", "fixed"), ("-O1", "float"), ("-Os", "fixed"), ("-O2", "float"),
+                                              ("-O3", "fixed"), ("-O3", "float")])
 def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
     """The instructions do in QEMU what the portable bodies do here, whatever the optimisation."""
     if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:

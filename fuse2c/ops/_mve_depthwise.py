@@ -64,6 +64,25 @@ def taps(w: np.ndarray, steps: list[int]) -> tuple[Tap, ...]:
     return tuple(found)
 
 
+def crop(w: np.ndarray, names: dict[str, int], inside: list[np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
+    """(w [channels, rows, columns], constants of the window) without first and last taps that see nothing but padding.
+
+    inside: for each axis, whether a tap ever sees an element.
+    """
+    rows, columns = (_used(inside[axis], names[pad], names[step]) if axis < len(inside) else (0, 1)
+                     for axis, (pad, step) in enumerate((("PAD_TOP", "DIL_H"), ("PAD_LEFT", "DIL_W"))))
+    found = {"K_H": rows[1] - rows[0], "K_W": columns[1] - columns[0],
+             "PAD_TOP": names["PAD_TOP"] - rows[0] * names["DIL_H"],
+             "PAD_LEFT": names["PAD_LEFT"] - columns[0] * names["DIL_W"]}
+    return w[:, rows[0]:rows[1], columns[0]:columns[1]], found
+
+
+def _used(inside: np.ndarray, pad: int, step: int) -> tuple[int, int]:
+    """The first tap and the end of those that are left, one at least; there is still no output in front of the padding."""
+    first = min(int(inside.argmax()), pad // step)
+    return first, max(first + 1, len(inside) - int(inside[::-1].argmax()) if inside.any() else 0)
+
+
 def pixels(channels: int, names: dict[str, int]) -> int:
     """Pixels that 16 lanes hold: several only if they are neighbours in all that the lanes multiply and become."""
     adjacent = (names["X_SC"], names["X_SW"], names["Y_SC"], names["Y_SW"]) == (1, channels, 1, channels)
