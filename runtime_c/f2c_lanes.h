@@ -48,6 +48,22 @@ static F2C_INLINE f2c_bytes f2c_bytes_gather(const int8_t *p, int32_t stride, in
     return f2c_bytes_at(t);
 }
 
+/** 16 times v. */
+static F2C_INLINE f2c_bytes f2c_bytes_same(int8_t v)
+{
+    f2c_bytes y;
+    F2C_MVE(y = vdupq_n_s8(v), F2C_LANES(16) y.at[i] = v);
+    return y;
+}
+
+/** The larger one of each lane. */
+static F2C_INLINE f2c_bytes f2c_bytes_max(f2c_bytes a, f2c_bytes b)
+{
+    f2c_bytes y;
+    F2C_MVE(y = vmaxq_s8(a, b), F2C_LANES(16) y.at[i] = (a.at[i] > b.at[i]) ? a.at[i] : b.at[i]);
+    return y;
+}
+
 /** Stores v. */
 static F2C_INLINE void f2c_bytes_store(int8_t *p, f2c_bytes v)
 {

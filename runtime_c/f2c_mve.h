@@ -82,6 +82,12 @@ static inline void f2c_words_to_u8(uint8_t *p, f2c_words v)
         F2C_LANES(4) p[i] = (uint8_t)f2c_clamp_s32(v.at[i], 0, 255));
 }
 
+/** p[0..3] = v. */
+static inline void f2c_words_store(int32_t *p, f2c_words v)
+{
+    F2C_MVE(vstrwq_s32(p, v), F2C_LANES(4) p[i] = v.at[i]);
+}
+
 /** a + b. */
 static inline f2c_words f2c_words_add(f2c_words a, f2c_words b)
 {

@@ -158,10 +158,42 @@ def test_no_number_is_the_least_one(tmp_path: Path) -> None:
     assert next(iter(got.values())).reshape(-1).tolist() == [-128, 127, -128, -7, -5, -7, 127, -128]
 
 
+POOLS = {
+    "max": ("MaxPool", 20, {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 2, 1]}, "max_pool_mve"),
+    "max-narrow": ("MaxPool", 3, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "max_pool_mve"),
+    "average": ("AveragePool", 12, {"kernel_shape": [3, 2], "strides": [1, 2]}, "average_pool_mve"),
+    "average-include": ("AveragePool", 8, {"kernel_shape": [2, 3], "pads": [1, 0, 0, 2], "count_include_pad": 1},
+                        "average_pool_mve"),
+    "average-varied": ("AveragePool", 8, {"kernel_shape": [2, 3], "pads": [1, 0, 0, 2]}, "average_pool"),
+    "global": ("GlobalAveragePool", 24, {}, "global_average_mve"),
+    "global-rest": ("GlobalAveragePool", 7, {}, "global_average"),
+}
+
+
+def pool(b: Builder, kind: str, channels: int, attrs: dict[str, Any], zero: int) -> None:
+    """Channels last, as between convolutions."""
+    x = b.op("Transpose", b.stored((1, 5, 6, channels), 0.05, I8(zero)), perm=[0, 3, 1, 2])
+    y = b.quantise(b.op(kind, x, **attrs), 0.05 if kind == "MaxPool" else 0.0531, I8(zero if kind == "MaxPool" else 3))
+    b.output(b.op("Transpose", y, perm=[0, 2, 3, 1]))
+
+
+@pytest.mark.parametrize("zero", [-128, 5, 127])
+@pytest.mark.parametrize("name", POOLS)
+def test_pools(name: str, zero: int, tmp_path: Path) -> None:
+    kind, channels, attrs, kernel = POOLS[name]
+    b = Builder()
+    pool(b, kind, channels, attrs, zero)
+    compiled = m55(b, tmp_path)
+    assert kernel in kernels(compiled)
+    assert_c_is_reference(compiled)
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
     elementwise(b, 11, -128)
+    for kind, channels, attrs, _ in POOLS.values():
+        pool(b, kind, channels, attrs, -7)
     names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-batch",
              "conv-one-channel", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip",
              "net-planar", "net-nhwc", "net-flattened")
@@ -179,7 +211,8 @@ def all_kinds() -> Builder:
 def test_under_sanitizers(tmp_path: Path) -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
     compiled = m55(all_kinds(), tmp_path)
-    assert {"conv_mve", "depthwise_mve", "pointwise_mve", "elementwise_mve"} <= set(kernels(compiled))
+    assert {"conv_mve", "depthwise_mve", "pointwise_mve", "elementwise_mve", "max_pool_mve", "average_pool_mve",
+            "global_average_mve"} <= set(kernels(compiled))
     assert_c_is_reference(compiled)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):

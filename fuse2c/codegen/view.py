@@ -194,9 +194,10 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
     if "fours" in flags:
         assert out is not None and out.words, "the kernel's condition promises this form"
+        y = "y" if step.spec.over_input else "y_row"
+        address, dtype = f"&{y}[{flags['fours'][0].at}]", plan.graph.type(step.node.outputs[0]).dtype
         flags["fours"] = tuple(scalar.in_words(out, s) for s in flags["fours"])
-        dtype = plan.graph.type(step.node.outputs[0]).dtype
-        flags["store_four"] = scalar.stored_words(out, "&y_row[i0]", flags["fours"][0], dtype)
+        flags["store_four"] = scalar.stored_words(out, address, flags["fours"][0], dtype)
         flags["sums"] = f"f2c_sums_shift_to_s8(s, {out.shift})" if out.shift else "f2c_sums_to_s8(s)"
     if "tiles" in flags:
         dtype = plan.graph.type(step.node.outputs[0]).dtype
