@@ -111,6 +111,23 @@ def test_the_largest_sums(value: int, tmp_path: Path) -> None:
     assert_c_is_reference(compiled)
 
 
+def ranges(b: Builder) -> None:
+    """int8 in and uint8 out; a fused clamp that is narrower than the type."""
+    for zero, scale, clamp in ((np.uint8(0), 0.06, ("Relu",)), (I8(-20), 0.05, ("Clip", b.const(np.float32(-1.5)),
+                                                                               b.const(np.float32(2.25))))):
+        y = b.op("Conv", b.stored((1, 16, 3, 5), 0.04, I8(-3)), b.weights((9, 16, 1, 1), np.float32(0.013), I8(0), 0))
+        b.output(b.quantise(b.op(clamp[0], y, *clamp[1:]), scale, zero))
+
+
+@pytest.mark.parametrize("requant", ["fixed", "float"])
+def test_other_ranges(requant: str, tmp_path: Path) -> None:
+    b = Builder()
+    ranges(b)
+    compiled = m55(b, tmp_path, requant=requant)
+    assert set(kernels(compiled)) == {"conv_mve"}
+    assert_c_is_reference(compiled)
+
+
 def test_a_pixel_is_read_in_place_and_no_further() -> None:
     """Depths of no multiple of 16: the first step shares elements with the second one, each has its weight once."""
     w = np.arange(1, 1 + 3 * 21, dtype=I8).reshape(3, 21)
@@ -192,6 +209,7 @@ def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
     elementwise(b, 11, -128)
+    ranges(b)
     for kind, channels, attrs, _ in POOLS.values():
         pool(b, kind, channels, attrs, -7)
     names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-batch",
