@@ -48,6 +48,22 @@ static F2C_INLINE f2c_bytes f2c_bytes_gather(const int8_t *p, int32_t stride, in
     return f2c_bytes_at(t);
 }
 
+/** 16 times v. */
+static F2C_INLINE f2c_bytes f2c_bytes_same(int8_t v)
+{
+    f2c_bytes y;
+    F2C_MVE(y = vdupq_n_s8(v), F2C_LANES(16) y.at[i] = v);
+    return y;
+}
+
+/** The larger one of each lane. */
+static F2C_INLINE f2c_bytes f2c_bytes_max(f2c_bytes a, f2c_bytes b)
+{
+    f2c_bytes y;
+    F2C_MVE(y = vmaxq_s8(a, b), F2C_LANES(16) y.at[i] = (a.at[i] > b.at[i]) ? a.at[i] : b.at[i]);
+    return y;
+}
+
 /** Stores v. */
 static F2C_INLINE void f2c_bytes_store(int8_t *p, f2c_bytes v)
 {
@@ -125,6 +141,22 @@ static F2C_INLINE f2c_bytes f2c_sums_to_s8(f2c_sums s)
                 : "+w"(s.of[0]), "+w"(s.of[2]) : "w"(s.of[1]), "w"(s.of[3]));
         y = vreinterpretq_s8_s32(s.of[0]),
         F2C_LANES(16) y.at[i] = (int8_t)f2c_clamp_s32(s.of[(2 * (i % 2)) + ((i % 4) / 2)].at[i / 4], -128, 127));
+    return y;
+}
+
+/** The 16 lanes in order, each shifted right, rounded half up, limited to -128..127; shift 1..16, constant. */
+static F2C_INLINE f2c_bytes f2c_sums_shift_to_s8(f2c_sums s, int32_t shift)
+{
+    f2c_bytes y;
+    F2C_MVE(
+        __asm__("vqrshrnb.s32 %q0, %q0, %4\n\tvqrshrnt.s32 %q0, %q2, %4\n\tvqrshrnb.s32 %q1, %q1, %4\n\tvqrshrnt.s32 %q1, %q3, %4\n\t"
+                "vqmovnb.s16 %q0, %q0\n\tvqmovnt.s16 %q0, %q1"
+                : "+w"(s.of[0]), "+w"(s.of[2]) : "w"(s.of[1]), "w"(s.of[3]), "i"(shift));
+        y = vreinterpretq_s8_s32(s.of[0]),
+        for (int32_t n = 0; n < 4; ++n) {
+            F2C_LANES(4) s.of[n].at[i] = ((s.of[n].at[i] >> (shift - 1)) + 1) >> 1;
+        }
+        y = f2c_sums_to_s8(s));
     return y;
 }
 

@@ -82,6 +82,12 @@ static inline void f2c_words_to_u8(uint8_t *p, f2c_words v)
         F2C_LANES(4) p[i] = (uint8_t)f2c_clamp_s32(v.at[i], 0, 255));
 }
 
+/** p[0..3] = v. */
+static inline void f2c_words_store(int32_t *p, f2c_words v)
+{
+    F2C_MVE(vstrwq_s32(p, v), F2C_LANES(4) p[i] = v.at[i]);
+}
+
 /** a + b. */
 static inline f2c_words f2c_words_add(f2c_words a, f2c_words b)
 {
@@ -99,11 +105,38 @@ static inline f2c_words f2c_words_clamp(f2c_words v, int32_t low, int32_t high)
     return y;
 }
 
-/** f2c_requant of four accumulators. Constants are vectors: those stay in registers from tile to tile. */
+/** p[0..3] = v >> shift rounded half up and limited to -128..127; shift 1..16, constant. */
+static F2C_INLINE void f2c_words_shift_to_s8(int8_t *p, f2c_words v, int32_t shift)
+{
+    F2C_MVE(
+        __asm__("vqrshrnb.s32 %q0, %q0, %1\n\tvqmovnb.s16 %q0, %q0" : "+w"(v) : "i"(shift));
+        vstrbq_s32(p, v),
+        F2C_LANES(4) p[i] = (int8_t)f2c_clamp_s32((((v.at[i] >> (shift - 1)) + 1) >> 1), -128, 127));
+}
+
+/** p[0..3] = v >> shift rounded half up and limited to 0..255. */
+static F2C_INLINE void f2c_words_shift_to_u8(uint8_t *p, f2c_words v, int32_t shift)
+{
+    F2C_MVE(
+        __asm__("vqrshrunb.s32 %q0, %q0, %1\n\tvqmovnb.u16 %q0, %q0" : "+w"(v) : "i"(shift));
+        vstrbq_u32(p, vreinterpretq_u32_s32(v)),
+        F2C_LANES(4) p[i] = (uint8_t)f2c_clamp_s32((((v.at[i] >> (shift - 1)) + 1) >> 1), 0, 255));
+}
+
+/** ((acc * mult) >> 32) + offset. Constants are vectors: those stay in registers from tile to tile. */
+static inline f2c_words f2c_words_scale(f2c_words acc, f2c_words mult, int32_t offset)
+{
+    f2c_words y;
+    F2C_MVE(y = vaddq_s32(vmulhq_s32(acc, mult), vdupq_n_s32(offset)),
+            F2C_LANES(4) y.at[i] = f2c_requant(acc.at[i], mult.at[i], offset, 0));
+    return y;
+}
+
+/** f2c_requant of four accumulators. */
 static inline f2c_words f2c_words_requant(f2c_words acc, f2c_words mult, int32_t offset, int32_t shift)
 {
     f2c_words y;
-    F2C_MVE(y = vshlq_s32(vaddq_s32(vmulhq_s32(acc, mult), vdupq_n_s32(offset)), vdupq_n_s32(-shift)),
+    F2C_MVE(y = vshlq_s32(f2c_words_scale(acc, mult, offset), vdupq_n_s32(-shift)),
             F2C_LANES(4) y.at[i] = f2c_requant(acc.at[i], mult.at[i], offset, shift));
     return y;
 }

@@ -13,6 +13,7 @@ from cases import Style
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_count import counted, planned
 from test_dsp import DRAW, layer
 
 from fuse2c import toolchain
@@ -110,6 +111,23 @@ def test_the_largest_sums(value: int, tmp_path: Path) -> None:
     assert_c_is_reference(compiled)
 
 
+def ranges(b: Builder) -> None:
+    """int8 in and uint8 out; a fused clamp that is narrower than the type."""
+    for zero, scale, clamp in ((np.uint8(0), 0.06, ("Relu",)), (I8(-20), 0.05, ("Clip", b.const(np.float32(-1.5)),
+                                                                               b.const(np.float32(2.25))))):
+        y = b.op("Conv", b.stored((1, 16, 3, 5), 0.04, I8(-3)), b.weights((9, 16, 1, 1), np.float32(0.013), I8(0), 0))
+        b.output(b.quantise(b.op(clamp[0], y, *clamp[1:]), scale, zero))
+
+
+@pytest.mark.parametrize("requant", ["fixed", "float"])
+def test_other_ranges(requant: str, tmp_path: Path) -> None:
+    b = Builder()
+    ranges(b)
+    compiled = m55(b, tmp_path, requant=requant)
+    assert set(kernels(compiled)) == {"conv_mve"}
+    assert_c_is_reference(compiled)
+
+
 def test_a_pixel_is_read_in_place_and_no_further() -> None:
     """Depths of no multiple of 16: the first step shares elements with the second one, each has its weight once."""
     w = np.arange(1, 1 + 3 * 21, dtype=I8).reshape(3, 21)
@@ -133,6 +151,7 @@ def elementwise(b: Builder, count: int, zero: int) -> None:
     b.output(b.quantise(b.input((2, 3, count)), 0.021, I8(zero)))
     x, y = b.stored((1, 2, count), 0.04, I8(zero)), b.stored((1, 2, count), 0.07, I8(-9))
     b.output(b.quantise(b.op("Add", x, y), 0.09, I8(5)))
+    b.output(b.quantise(b.op("Mul", x, y), 0.3, I8(-5)))
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 22])
@@ -141,7 +160,7 @@ def test_elements_by_fours(count: int, tmp_path: Path) -> None:
     b = Builder()
     elementwise(b, count, 100)
     compiled = m55(b, tmp_path)
-    assert set(kernels(compiled)) == {"elementwise_mve"}
+    assert set(kernels(compiled)) == {"elementwise_mve", "elementwise"}
     assert_c_is_reference(compiled)
 
 
@@ -156,10 +175,43 @@ def test_no_number_is_the_least_one(tmp_path: Path) -> None:
     assert next(iter(got.values())).reshape(-1).tolist() == [-128, 127, -128, -7, -5, -7, 127, -128]
 
 
+POOLS = {
+    "max": ("MaxPool", 20, {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 2, 1]}, "max_pool_mve"),
+    "max-narrow": ("MaxPool", 3, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "max_pool_mve"),
+    "average": ("AveragePool", 12, {"kernel_shape": [3, 2], "strides": [1, 2]}, "average_pool_mve"),
+    "average-include": ("AveragePool", 8, {"kernel_shape": [2, 3], "pads": [1, 0, 0, 2], "count_include_pad": 1},
+                        "average_pool_mve"),
+    "average-varied": ("AveragePool", 8, {"kernel_shape": [2, 3], "pads": [1, 0, 0, 2]}, "average_pool"),
+    "global": ("GlobalAveragePool", 24, {}, "global_average_mve"),
+    "global-rest": ("GlobalAveragePool", 7, {}, "global_average"),
+}
+
+
+def pool(b: Builder, kind: str, channels: int, attrs: dict[str, Any], zero: int) -> None:
+    """Channels last, as between convolutions."""
+    x = b.op("Transpose", b.stored((1, 5, 6, channels), 0.05, I8(zero)), perm=[0, 3, 1, 2])
+    y = b.quantise(b.op(kind, x, **attrs), 0.05 if kind == "MaxPool" else 0.0531, I8(zero if kind == "MaxPool" else 3))
+    b.output(b.op("Transpose", y, perm=[0, 2, 3, 1]))
+
+
+@pytest.mark.parametrize("zero", [-128, 5, 127])
+@pytest.mark.parametrize("name", POOLS)
+def test_pools(name: str, zero: int, tmp_path: Path) -> None:
+    kind, channels, attrs, kernel = POOLS[name]
+    b = Builder()
+    pool(b, kind, channels, attrs, zero)
+    compiled = m55(b, tmp_path)
+    assert kernel in kernels(compiled)
+    assert_c_is_reference(compiled)
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
     elementwise(b, 11, -128)
+    ranges(b)
+    for kind, channels, attrs, _ in POOLS.values():
+        pool(b, kind, channels, attrs, -7)
     names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-batch",
              "conv-one-channel", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip",
              "net-planar", "net-nhwc", "net-flattened")
@@ -177,15 +229,33 @@ def all_kinds() -> Builder:
 def test_under_sanitizers(tmp_path: Path) -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
     compiled = m55(all_kinds(), tmp_path)
-    assert {"conv_mve", "depthwise_mve", "pointwise_mve", "elementwise_mve"} <= set(kernels(compiled))
+    assert {"conv_mve", "depthwise_mve", "pointwise_mve", "elementwise_mve", "max_pool_mve", "average_pool_mve",
+            "global_average_mve"} <= set(kernels(compiled))
     assert_c_is_reference(compiled)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
         assert all(np.array_equal(x[t], y[t]) for t in x)
 
 
-@pytest.mark.parametrize("opt", ["-O0", "-O1", "-Os", "-O3"])
-@pytest.mark.parametrize("requant", ["fixed", "float"])
+def test_taps_that_see_padding_alone_are_left_out(tmp_path: Path) -> None:
+    """Of 7x7 with three pads on 2x3, the rows at both ends, and all but five columns; the zero point is not 0."""
+    b = Builder()
+    cases.Layer((1, 20, 2, 3), (20, 1, 7, 7), {"group": 20, "pads": [3, 3, 3, 3]}).conv(BYTES[1], b)
+    compiled = m55(b, tmp_path)
+    (step,) = compiled.plan.steps
+    assert step.kernel.name == "depthwise_mve"
+    assert [step.spec.constants[k] for k in ("K_H", "K_W", "PAD_TOP", "PAD_LEFT")] == [3, 5, 1, 2]
+    assert_c_is_reference(compiled)
+
+
+def test_work_is_counted(tmp_path: Path) -> None:
+    """Multiply-accumulates as the plan says."""
+    plan = m55(all_kinds(), tmp_path).plan
+    assert counted(plan) == planned(plan)
+
+
+@pytest.mark.parametrize(("opt", "requant"), [("-O0", "fixed"), ("-O1", "float"), ("-Os", "fixed"), ("-O2", "float"),
+                                              ("-O3", "fixed"), ("-O3", "float")])
 def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
     """The instructions do in QEMU what the portable bodies do here, whatever the optimisation."""
     if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:

@@ -59,6 +59,7 @@ class Out:
     operands: tuple[str, ...]       # C names of the tail's operands
     words: tuple[str, ...] = ()     # the same for four elements that are adjacent in memory, if there is such a form
     words_params: str = ""
+    shift: int = 0                  # what those are still to be shifted right by, rounded half up
 
     def call(self, values: str, channel: str, at: str, row: str, more: tuple[str, ...] = ()) -> str:
         """The C expression that finishes `values`; `row` ends the names of pointers to rows; `more` are addresses."""
@@ -77,6 +78,7 @@ class Open:
     comment: str
     limited: Mapping[tuple[int, int], str]      # expressions that need no limiting, by range
     words: str = ""
+    shifted: tuple[str, int] = ("", 0)
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class Chain:
     count: int = 0                                              # temporaries so far
     words: list[str] | None = field(default_factory=list)       # the lines for four elements; None: there is no such form
     four: dict[str, str] = field(default_factory=dict)          # tensor -> C expression of four neighbouring elements
+    shift: int = 0                                              # what the last of them is still to be shifted right by
 
     def temporary(self) -> str:
         """A new C name."""
@@ -120,19 +123,22 @@ class Chain:
         words = self.expand(scalar.words, scalar, four, key) if all(four.values()) else ""
         if scalar.limits is not None:
             limited = {limits: self.expand(text, scalar, values, key) for limits, text in scalar.limited.items()}
-            self.opened = Open(tensor, expr, scalar.limits, node.op, limited, words)
+            shifted = self.expand(scalar.shifted[0], scalar, four, key) if words else ""
+            self.opened = Open(tensor, expr, scalar.limits, node.op, limited, words, (shifted, scalar.shifted[1]))
         else:
             self.put(tensor, expr if node.quantised else wrapped(expr, self.graph.type(tensor).dtype), node.op)
             self.put_words(tensor, words, node.op)
 
     def close(self, last: bool = False) -> None:
-        """Print the open expression, limited to its range; who stores the last words limits them to the element type."""
+        """Print the open expression, limited to its range; who stores the last words shifts and limits them."""
         if self.opened is not None:
             o, self.opened = self.opened, None
             clamped = f"f2c_clamp_s32({_bare(o.expr)}, {o.limits[0]}, {o.limits[1]})"
             self.put(o.tensor, o.limited.get(o.limits, clamped), o.comment)
             stored_as_is = last and o.limits == self.graph.type(o.tensor).dtype.range
             limited = o.words if stored_as_is or not o.words else f"f2c_words_clamp({o.words}, {o.limits[0]}, {o.limits[1]})"
+            if stored_as_is and o.shifted[0]:
+                limited, self.shift = o.shifted
             self.put_words(o.tensor, limited, o.comment)
 
     def put_words(self, tensor: str, expr: str, comment: str) -> None:
@@ -202,7 +208,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
     words = (*chain.words, f"return {chain.four[final]};") if chain.words and _by_fours(step) else ()
     return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
-               tuple(chain.operands.values()), words, ", ".join(many + more_params)), chain.tables, operands
+               tuple(chain.operands.values()), words, ", ".join(many + more_params), chain.shift), chain.tables, operands
 
 
 def _by_fours(step: Step) -> bool:
@@ -258,12 +264,19 @@ def finished(o: Out | None, tile: _mve.Tile, dtype: DType) -> tuple[str, ...]:
     if o is None or not o.words or not tile.quads:
         return tuple(store(o, lane, True) for lane in tile.lanes)
     values = [f"const f2c_words {q.name} = {in_words(o, Store(q.value, q.channel, q.at))};" for q in tile.quads]
-    return (*values, *(f"f2c_words_to_{BYTES[dtype]}(&y_row[{q.at}], {q.name});" for q in tile.quads))
+    return (*values, *(stored_words(o, f"&y_row[{q.at}]", q.name, dtype) for q in tile.quads))
 
 
 def in_words(o: Out, s: Store) -> str:
     """The C expression that finishes four neighbouring elements."""
     return replace(o, name=f"{o.name}4").call(s.value, s.channel, s.at, "_row")
+
+
+def stored_words(o: Out, address: str, value: str, dtype: DType) -> str:
+    """The C statement that stores four finished elements."""
+    if o.shift:
+        return f"f2c_words_shift_to_{BYTES[dtype]}({address}, {value}, {o.shift});"
+    return f"f2c_words_to_{BYTES[dtype]}({address}, {value});"
 
 
 def loaded_words(address: str, dtype: DType) -> str:

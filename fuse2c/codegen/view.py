@@ -190,7 +190,6 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         more = tuple(f"&y{i}_row[{index}]" for i, (index, _) in enumerate(flags.pop("further", ()), 2))
         if "fours" in flags:
             flags["fours"] = (replace(flags["store"], value=", ".join(many)),)
-            flags["as_stored"] = scalar.BYTES[plan.graph.type(step.node.outputs[0]).dtype]
         flags["store"] = scalar.store(out, flags["store"], True, ", ".join(values), more)
         flags["operands"] = tuple(rows)
     elif "store" in flags:
@@ -199,7 +198,11 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
         flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
     if "fours" in flags:
         assert out is not None and out.words, "the kernel's condition promises this form"
+        y = "y" if step.spec.over_input else "y_row"
+        address, dtype = f"&{y}[{flags['fours'][0].at}]", plan.graph.type(step.node.outputs[0]).dtype
         flags["fours"] = tuple(scalar.in_words(out, s) for s in flags["fours"])
+        flags["store_four"] = scalar.stored_words(out, address, flags["fours"][0], dtype)
+        flags["sums"] = f"f2c_sums_shift_to_s8(s, {out.shift})" if out.shift else "f2c_sums_to_s8(s)"
     if "tiles" in flags:
         dtype = plan.graph.type(step.node.outputs[0]).dtype
         flags["tiles"] = {key: tuple(replace(t, lines=tuple(_named(line, names) for line in scalar.finished(out, t, dtype)))

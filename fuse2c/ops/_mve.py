@@ -55,6 +55,14 @@ def only_clamps(c: Call) -> bool:
     return len(c.group.node.outputs) == 1 and all(scalar(c.group.graph, n).clamp is not None for n in c.group.node.parts[1:])
 
 
+def channels_when(c: Call) -> str:
+    """Whether int8 channels of a pixel are neighbours in memory, before and behind a call."""
+    x, y = c.type(0), c.y[0]
+    if x.dtype != DType.I8 or y.dtype != DType.I8:
+        return "not int8"
+    return "" if x.strides[1] == y.strides[1] == 1 else "the channels of a pixel are not adjacent in memory"
+
+
 def finishes_fours(c: Call) -> str:
     """Why the elementwise operators of a call cannot be computed four elements at a time; empty if they can."""
     first = scalar(c.group.graph, c.group.node.parts[0]) if c.group is not None else None

@@ -32,6 +32,15 @@ class Tap:
     ends: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A call that stores lanes, as C text: the value is between its address and how many of them count."""
+
+    function: str
+    address: str
+    count: str
+
+
 def groups(w: np.ndarray) -> Iterator[int]:
     """How many taps of w [channels (times rows), taps] are added as int16, from the first one on."""
     size, total = 0, np.zeros(len(w), np.int64)
@@ -53,6 +62,25 @@ def taps(w: np.ndarray, steps: list[int]) -> tuple[Tap, ...]:
             base = f"&x{row}[{steps[column]}]" if far else f"x{row}"
             found.append(Tap(base, 0 if far else steps[column], i == 0, i == size - 1))
     return tuple(found)
+
+
+def crop(w: np.ndarray, names: dict[str, int], inside: list[np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
+    """(w [channels, rows, columns], constants of the window) without first and last taps that see nothing but padding.
+
+    inside: for each axis, whether a tap ever sees an element.
+    """
+    rows, columns = (_used(inside[axis], names[pad], names[step]) if axis < len(inside) else (0, 1)
+                     for axis, (pad, step) in enumerate((("PAD_TOP", "DIL_H"), ("PAD_LEFT", "DIL_W"))))
+    found = {"K_H": rows[1] - rows[0], "K_W": columns[1] - columns[0],
+             "PAD_TOP": names["PAD_TOP"] - rows[0] * names["DIL_H"],
+             "PAD_LEFT": names["PAD_LEFT"] - columns[0] * names["DIL_W"]}
+    return w[:, rows[0]:rows[1], columns[0]:columns[1]], found
+
+
+def _used(inside: np.ndarray, pad: int, step: int) -> tuple[int, int]:
+    """The first tap and the end of those that are left, one at least; there is still no output in front of the padding."""
+    first = min(int(inside.argmax()), pad // step)
+    return first, max(first + 1, len(inside) - int(inside[::-1].argmax()) if inside.any() else 0)
 
 
 def pixels(channels: int, names: dict[str, int]) -> int:
@@ -109,13 +137,13 @@ def load(channels: int, stride: int) -> str:
     return "f2c_bytes_first(&x_row[ix * X_SW], OUT_C - c)" if channels % LANES else "f2c_bytes_at(&x_row[ix * X_SW])"
 
 
-def put(channels: int, together: int, names: dict[str, int]) -> str:
-    """The C statement that stores the lanes."""
+def put(channels: int, together: int, names: dict[str, int]) -> Put:
+    """How the lanes are stored."""
     at = f"&y_row[{index('(ox * Y_SW)', 'c', names['Y_SC'])}]"
     if names["Y_SC"] != 1:
-        return f"f2c_bytes_scatter({at}, Y_SC, f2c_sums_to_s8(s), OUT_C - c);"
+        return Put("f2c_bytes_scatter", f"{at}, Y_SC", ", OUT_C - c")
     if together > 1 and names["OUT_W"] % together:
-        return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), (OUT_W - ox) * OUT_C);"
+        return Put("f2c_bytes_store_first", at, ", (OUT_W - ox) * OUT_C")
     if together == 1 and channels % LANES:
-        return f"f2c_bytes_store_first({at}, f2c_sums_to_s8(s), OUT_C - c);"
-    return f"f2c_bytes_store({at}, f2c_sums_to_s8(s));"
+        return Put("f2c_bytes_store_first", at, ", OUT_C - c")
+    return Put("f2c_bytes_store", at, "")

@@ -161,14 +161,18 @@ def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "") 
         return f"f2c_{kind}_at(&{{t_{name}}}{index})" if len(r.scale) > 1 else f"f2c_{kind}_same({{t_{name}}}[0])"
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
-        words = f"f2c_words_requant_float({value}, {many('reals', 'scale')}, {r.zero})"
+        words = f"f2c_words_requant_float({value}, {many('reals', 'scale')}, {r.zero})" if value == "{a}" else ""
         return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits, words=words)
     table, mult = ({}, mult) if mult else ({"mult": r.multipliers}, f"{{t_mult}}{index}")
     if r.shift >= 33:
         j = r.shift - 32
         args = f"({value}, {mult}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
         limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
-        words = f"f2c_words_requant{args}".replace(mult, many("words", "mult")) if table else ""
-        return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited, words=words)
+        if value != "{a}" or not table:
+            return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited)
+        four = many("words", "mult")
+        return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited,
+                      words=f"f2c_words_requant({value}, {four}, {(1 << (j - 1)) + (r.zero << j)}, {j})",
+                      shifted=(f"f2c_words_scale({value}, {four}, {r.zero << j})", j) if j <= 16 else ("", 0))
     text = f"f2c_requant_wide({value}, {mult}, {r.shift}, {r.zero}, {r.low}, {r.high})"
     return Scalar(text, table, limits=limits)

@@ -102,6 +102,7 @@ class Scalar:
     limits: tuple[int, int] | None = None   # the result is still to be limited to this range
     limited: Mapping[tuple[int, int], str] = field(default_factory=dict)    # forms that do it themselves, by range
     words: str = ""             # `expr` for four elements at once, by functions of f2c_mve.h; "": there is no such form
+    shifted: tuple[str, int] = ("", 0)      # `words` still to be shifted right by 1..16 bits, rounded half up
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,12 +264,17 @@ def is_depthwise_mve(c: Call) -> str:
 def depthwise_mve_spec(c: Call) -> Spec:
     """16 channels at a time, or all channels of several pixels."""
     flat, bias = matrix(c)
+    x, y, zero = c.type(0), c.y[0], c.quant(0).zero[0]
     names = _window.constants(c, c.attrs.window)
-    tables, own, flags = _mve_depthwise.flags(flat.reshape(-1, names["K_H"], names["K_W"]), names)
+    inside = [np.any(_window.inside(c.attrs.window, x.shape[2:], i), axis=0, keepdims=True)[0] for i in range(len(y.shape) - 2)]
+    weights, cropped = _mve_depthwise.crop(flat.reshape(-1, names["K_H"], names["K_W"]), names, inside)
+    bias = bias + zero * (flat.sum(axis=1, dtype=np.int32) - weights.sum(axis=(1, 2), dtype=np.int32))
+    tables, own, flags = _mve_depthwise.flags(weights, names | cropped)
     tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
-    spec = base_spec(c, flags.pop("scratch"), tables, own | {"FILL": c.quant(0).zero[0]}, **flags)
+    spec = base_spec(c, flags.pop("scratch"), tables, own | cropped | {"FILL": zero}, **flags)
     assert spec.finish is not None
-    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]))
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]),
+                   macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
 def unpadded(c: Call) -> int:

@@ -4,6 +4,7 @@ Global pools and ReduceMean over all spatial axes are windows of the whole plane
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod
@@ -14,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _tile, _volume, _window
+from fuse2c.ops import _mve, _tile, _volume, _window
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
@@ -239,6 +240,35 @@ def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:
             "term_close": f" - ({zero})) * {literal(c.quant(0).scale[0], DType.F32)}"}, finish, "float"
 
 
+def is_max_mve(c: Call) -> str:
+    """16 channels at a time, nothing fused behind them."""
+    if why := flat(c) or _mve.channels_when(c):
+        return why
+    return "operators behind it" if c.group is not None and len(c.group.node.parts) > 1 else ""
+
+
+def max_mve(c: Call) -> Spec:
+    """The same constants."""
+    spec = max_spec(c)
+    return replace(spec, constants={**spec.constants, "LANES": _mve.LANES})
+
+
+def is_average_mve(c: Call) -> str:
+    """Four channels at a time, each of the same number of elements."""
+    if why := flat(c) or integer_sum(c) or _mve.channels_when(c):
+        return why
+    if not same_count(c) or c.y[0].shape[1] % _mve.GROUP or not _tile.finish(requant(c), "n - 1").words:
+        return "the number of elements varies, or that of channels is no multiple of four"
+    return "" if _mve.only_clamps(c) else "operators behind it that are no clamps"
+
+
+def average_mve(c: Call, spec: Callable[..., Spec]) -> Spec:
+    """A spec of these sums, the zero point taken off at their start."""
+    s = spec(c, integer=True)
+    fours = (replace(s.flags["store"], channel=str(same_count(c))),)
+    return replace(s, constants={**s.constants, "ZERO": c.quant(0).zero[0]}, flags={**s.flags, "fours": fours})
+
+
 def volume_spec(c: Call, step: str, start: str, **flags: Any) -> Spec:
     """Any number of dimensions, whole batches."""
     text = {"store": Store("acc", "", "at"), "index": "", "count": "", "term_open": "", "term_close": ""}
@@ -327,14 +357,19 @@ def nest_form(c: Call) -> NestForm:
 OPS = (
     Op(name="MaxPool", onnx={"MaxPool": from_onnx, "GlobalMaxPool": from_global}, infer=infer, reference=reference,
        work=work, integer=integer, layout="spatial", moves=True, anchor=True, nest=nest_form, docs="1-D to 3-D",
-       kernels=(Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
+       kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=_mve.NEEDS, strided=True),
+                Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),
     Op(name="AveragePool", onnx={"AveragePool": from_onnx, "GlobalAveragePool": from_global}, infer=infer,
        reference=reference, work=work, integer=integer, layout="spatial", anchor=True, nest=nest_form, docs="1-D to 3-D",
-       kernels=(Kernel("global_average", partial(global_spec, integer=True),
+       kernels=(Kernel("global_average_mve", partial(average_mve, spec=global_spec),
+                       when=lambda c: is_average_mve(c) or is_global(c), needs=_mve.NEEDS),
+                Kernel("global_average", partial(global_spec, integer=True),
                        when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),
+                Kernel("average_pool_mve", partial(average_mve, spec=average_spec), when=is_average_mve, needs=_mve.NEEDS,
+                       strided=True),
                 Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: flat(c) or integer_sum(c),
                        strided=True),
                 Kernel("average_pool", partial(average_spec, integer=False), when=flat, strided=True),
