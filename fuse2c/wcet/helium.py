@@ -46,7 +46,7 @@ def listing(path: Path) -> dict[int, tuple[int, str, str]]:
 
 def belongs(high: int, low: int) -> bool:
     """Whether two halfwords may be a vector instruction or a long shift, which capstone mistakes for others."""
-    return high >> 8 & 0xEC == 0xEC or (high >> 4 == 0xEA5 and low & 0x800F == 0xF)
+    return high >> 8 & 0xEC == 0xEC or (high >> 4 == 0xEA5 and (low & 0x800F == 0xF or low & 0xF == 0xD))
 
 
 def base_name(mnemonic: str) -> str:
