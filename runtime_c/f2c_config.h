@@ -59,6 +59,14 @@
 #define F2C_NAN NAN
 #endif
 
+/** F2C_SETTLE(v): the float v, chosen by a condition, is a value here. gcc for Arm's FPU then has a conditional move, where
+ *  it would skip what depends on v by a branch: code with one path takes the same time for all data. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#define F2C_SETTLE(v) __asm__("" : "+t"(v))
+#else
+#define F2C_SETTLE(v) ((void)0)
+#endif
+
 /** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
  *  sqrtf for errno. */
 #if defined(__GNUC__) && defined(__SSE__)

@@ -65,8 +65,11 @@ static inline int32_t f2c_rint(float v)
 /** v limited to low..high and rounded half to even; NaN gives low. */
 static inline int32_t f2c_round_clamped(float v, int32_t low, int32_t high)
 {
-    const float least = (v > (float)low) ? v : (float)low;
-    return f2c_rint((least < (float)high) ? least : (float)high);
+    float least = (v > (float)low) ? v : (float)low;
+    F2C_SETTLE(least);
+    least = (least < (float)high) ? least : (float)high;
+    F2C_SETTLE(least);
+    return f2c_rint(least);
 }
 
 /** acc * scale rounded half to even and limited to low..high; the caller adds the zero point. */
