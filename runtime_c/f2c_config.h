@@ -92,7 +92,8 @@
 #endif
 
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
- *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift. */
+ *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
+ *  no conditional instructions either, so that there is one path. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_SAT)
 #define F2C_SATURATE(y, name, low, high, v, shift) \
     do { \
@@ -102,6 +103,8 @@
             __asm__(name " %0, #8, %1" : "=r"(y) : "r"((v) >> (shift))); \
         } \
     } while (0)
+#elif defined(__thumb__) && !defined(__thumb2__)
+#define F2C_SATURATE(y, name, low, high, v, shift) ((y) = f2c_clamp_masked((v) >> (shift), (low), (high)))
 #else
 #define F2C_SATURATE(y, name, low, high, v, shift) ((y) = f2c_clamp_s32((v) >> (shift), (low), (high)))
 #endif
