@@ -75,6 +75,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_NAN NAN
 #endif
 
+/** F2C_SETTLE(v): the float v, chosen by a condition, is a value here. gcc for Arm's FPU then has a conditional move, where
+ *  it would skip what depends on v by a branch: code with one path takes the same time for all data. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#define F2C_SETTLE(v) __asm__("" : "+t"(v))
+#else
+#define F2C_SETTLE(v) ((void)0)
+#endif
+
 /** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
  *  sqrtf for errno. */
 #if defined(__GNUC__) && defined(__SSE__)
@@ -113,7 +121,8 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #endif
 
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
- *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift. */
+ *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
+ *  no conditional instructions either, so that there is one path. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_SAT)
 #define F2C_SATURATE(y, name, low, high, v, shift) \
     do { \
@@ -123,6 +132,8 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
             __asm__(name " %0, #8, %1" : "=r"(y) : "r"((v) >> (shift))); \
         } \
     } while (0)
+#elif defined(__thumb__) && !defined(__thumb2__)
+#define F2C_SATURATE(y, name, low, high, v, shift) ((y) = f2c_clamp_masked((v) >> (shift), (low), (high)))
 #else
 #define F2C_SATURATE(y, name, low, high, v, shift) ((y) = f2c_clamp_s32((v) >> (shift), (low), (high)))
 #endif

@@ -14,25 +14,33 @@
 /** The greater of two numbers; NaN in `a` stays. */
 static inline float f2c_max(float a, float b)
 {
-    return (a < b) ? b : a;
+    float y = (a < b) ? b : a;
+    F2C_SETTLE(y);
+    return y;
 }
 
 /** The lesser of two numbers; NaN in `a` stays. */
 static inline float f2c_min(float a, float b)
 {
-    return (a > b) ? b : a;
+    float y = (a > b) ? b : a;
+    F2C_SETTLE(y);
+    return y;
 }
 
 /** The greater of two numbers; NaN if one of them is NaN. */
 static inline float f2c_max_nan(float a, float b)
 {
-    return ((a < b) || (b != b)) ? b : a;
+    float y = (b != b) ? b : a;
+    F2C_SETTLE(y);
+    return f2c_max(y, b);
 }
 
 /** The lesser of two numbers; NaN if one of them is NaN. */
 static inline float f2c_min_nan(float a, float b)
 {
-    return ((a > b) || (b != b)) ? b : a;
+    float y = (b != b) ? b : a;
+    F2C_SETTLE(y);
+    return f2c_min(y, b);
 }
 
 /** v limited to low..high; NaN stays. */
@@ -71,7 +79,7 @@ static inline float f2c_exp(float x)
     union { float f; int32_t i; } bits;
     bits.f = (v * 1.44269504f) + 12582912.0f;
     const float whole = bits.f - 12582912.0f;
-    const int32_t n = (v == v) ? (bits.i - 0x4B400000) : 0;
+    const int32_t n = bits.i - 0x4B400000;      /* of NaN any number: it stays NaN */
     const float r = (v - (whole * 0.693359375f)) + (whole * 2.12194440e-4f);
     float p = 1.9875691500e-4f;
     p = (p * r) + 1.3981999507e-3f;

@@ -17,6 +17,14 @@ static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
     return (least > high) ? high : least;
 }
 
+/** The same without a branch on any core, for |v| < 2^30 and |low|, |high| < 2^30. */
+static inline int32_t f2c_clamp_masked(int32_t v, int32_t low, int32_t high)
+{
+    const int32_t above = (v - low) & ~((v - low) >> 31);
+    const int32_t below = (above + low) - high;
+    return (below & (below >> 31)) + high;
+}
+
 /** ((acc * mult) >> (32 + shift)) rounded half up, plus a zero point.
  *  offset = (zero << shift) + (1 << (shift - 1)); shift 1..22; mult 0..2^31-1. */
 static inline int32_t f2c_requant(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
@@ -75,8 +83,11 @@ static inline int32_t f2c_rint(float v)
 /** v limited to low..high and rounded half to even; NaN gives low. */
 static inline int32_t f2c_round_clamped(float v, int32_t low, int32_t high)
 {
-    const float least = (v > (float)low) ? v : (float)low;
-    return f2c_rint((least < (float)high) ? least : (float)high);
+    float least = (v > (float)low) ? v : (float)low;
+    F2C_SETTLE(least);
+    least = (least < (float)high) ? least : (float)high;
+    F2C_SETTLE(least);
+    return f2c_rint(least);
 }
 
 /** acc * scale rounded half to even and limited to low..high; the caller adds the zero point. */

@@ -201,6 +201,15 @@ def test_quantise_in_c(tmp_path: Path) -> None:
         assert got[:, i].min() == low and got[:, i].max() == high
 
 
+def test_a_clamp_without_a_branch(tmp_path: Path) -> None:
+    """f2c_clamp_masked is f2c_clamp_s32 for what a shifted accumulator can be."""
+    near = np.arange(-300, 300, dtype=np.int64)
+    v = np.concatenate([near, near + 2 ** 30 - 400, near - 2 ** 30 + 400]).astype(np.int32)
+    for low, high in ((-128, 127), (0, 255), (-7, 5)):
+        got = twin(tmp_path, "", [f"f2c_clamp_masked(v.i, {low}, {high})"], v)
+        assert np.array_equal(got.reshape(-1), np.clip(v, low, high))
+
+
 def test_reciprocal_and_rounding_in_c(tmp_path: Path) -> None:
     """f2c_reciprocal is a division; f2c_rint is half to even."""
     sums = np.asarray([1, 2, 3, 7, 255, 65_537, 2 ** 23, 2 ** 30 + 12_345, 2 ** 31 - 1])

@@ -105,7 +105,7 @@ VALUES = [
     ("movs r1, #9; adds r0, r1, #4", 13), ("movs r1, #9; subs r0, r1, #4", 5), ("movs r1, #9; rsb r0, r1, #20", 11),
     ("movw r0, #300", 300), ("movw r1, #1; movt r1, #2; lsrs r0, r1, #16", 2), ("mvn r1, #6; mvns r0, r1", 6),
     ("movs r1, #13; and r0, r1, #6", 4), ("movs r1, #12; orr r0, r1, #3", 15), ("movs r1, #12; eor r0, r1, #5", 9),
-    ("movs r1, #15; bic r0, r1, #6", 9), ("mvn r1, #0; mvn r2, #3; orn r1, r1, r2; rsb r0, r1, #2", 3),
+    ("movs r1, #15; bic r0, r1, #6", 9), ("movs r1, #1; mvn r2, #6; orn r0, r1, r2", 7),
     ("movs r1, #3; lsls r0, r1, #4", 48), ("movs r1, #48; lsrs r0, r1, #3", 6),
     ("mvn r1, #63; asr r1, r1, #4; rsb r0, r1, #0", 4),
     ("movs r1, #6; ror r1, r1, #1; mov r0, r1", 3), ("movs r1, #3; movs r2, #5; add r0, r1, r2, lsl #2", 23),
@@ -136,7 +136,7 @@ VALUES = [
     ("sub sp, #8; movs r1, #6; movs r2, #8; stm sp, {r1, r2}; ldr r0, [sp, #4]; add sp, #8", 8),
     ("movs r1, #6; push {r1, r2}; pop {r0, r2}", 6), ("movs r1, #9; cmp r1, #9; ite eq; moveq r0, #3; movne r0, #8", 3),
     ("movs r1, #9; cmn r1, #9; ite lt; movlt r0, #3; movge r0, #8", 8),
-    ("movs r1, #8; tst r1, #8; ite ne; movne r0, #4; moveq r0, #5", 4),
+    ("movs r1, #8; tst r1, #4; ite ne; movne r0, #4; moveq r0, #5", 5),
     ("movs r1, #8; teq r1, #8; ite eq; moveq r0, #4; movne r0, #5", 4),
     ("movs r1, #6; vmov s0, r1; movs r0, #9", 9),
 ]

@@ -89,13 +89,17 @@ def run(firmware: Firmware, board: Board, opt: str = "-O3", cc: str | None = Non
     BuildError if it does not compile or link, links a heap, faults, overflows a stack of 64 KiB, writes behind its
     outputs or its arena, gives two answers for the same inputs, or takes longer than `timeout_s` seconds.
     """
-    emulator = toolchain.which(QEMU, "install qemu-system-arm")
+    toolchain.which(QEMU, "install qemu-system-arm")
     with tempfile.TemporaryDirectory(prefix="f2c_qemu_") as work:
         program = build(firmware, board, Path(work), opt, cc)
-        command = [emulator, "-M", board.machine, "-icount", "shift=0", "-display", "none", "-monitor", "none",
-                   "-serial", "none", "-chardev", "stdio,id=console",
-                   "-semihosting-config", "enable=on,target=native,chardev=console", "-kernel", str(program)]
-        return parse(_emulate(command, timeout_s), firmware)
+        return parse(_emulate(command(board, program), timeout_s), firmware)
+
+
+def command(board: Board, program: Path) -> list[str]:
+    """How QEMU is called to run a program once, an instruction a nanosecond."""
+    return [toolchain.which(QEMU), "-M", board.machine, "-icount", "shift=0", "-display", "none", "-monitor", "none",
+            "-serial", "none", "-chardev", "stdio,id=console",
+            "-semihosting-config", "enable=on,target=native,chardev=console", "-kernel", str(program)]
 
 
 def build(firmware: Firmware, board: Board, work: Path, opt: str = "-O3", cc: str | None = None) -> Path:

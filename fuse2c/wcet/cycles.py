@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuse2c.wcet.decode import Instruction
-from fuse2c.wcet.operands import PC, SP, Mem, Reg, RegList, Vector
+from fuse2c.wcet.operands import PC, SP, Mem, Operand, Reg, RegList, Vector
 
 REFILL = 3              # cycles to refill the pipeline after a taken branch: 1 to 3 on M3 and M4, the worst
 TABLES = ("cortex-m0plus", "cortex-m3", "cortex-m4")
@@ -42,10 +42,9 @@ class Costs:
             or (self.core in ("cortex-m7", "cortex-m33", "cortex-m55") and i.name in ("vdiv", "vsqrt"))
 
 
-def _listed(i: Instruction) -> int:
-    """How many words a load or store of several moves."""
-    last = i.ops[-1]
-    return len(last.numbers) if isinstance(last, RegList) else last.bytes // 4 if isinstance(last, Vector) else 1
+def _words(op: Operand) -> int:
+    """How many words the registers of a load or store hold."""
+    return len(op.numbers if isinstance(op, RegList) else range(op.bytes // 4) if isinstance(op, Vector) else ())
 
 
 def _to_pc(i: Instruction) -> bool:
@@ -60,7 +59,7 @@ def _m0plus(costs: Costs, i: Instruction) -> tuple[int, int]:
     if name in ("bl", "bx", "blx"):
         return (3 if name == "bl" else 2), 0
     if name in ("push", "pop", "ldm", "stm"):
-        return 1 + _listed(i) + (2 if _to_pc(i) else 0), 0
+        return 1 + _words(i.ops[-1]) + (2 if _to_pc(i) else 0), 0
     if name.startswith(("ldr", "str")):
         return 2, 0
     if name in ("dmb", "dsb", "isb"):
@@ -88,7 +87,7 @@ def _m34(costs: Costs, i: Instruction) -> tuple[int, int]:
     if name in ("ldrd", "strd"):
         return 5, 0                                         # either word may be unaligned to the bus's liking
     if name in ("push", "pop", "ldm", "ldmdb", "stm", "stmdb"):
-        return 1 + _listed(i), REFILL if _to_pc(i) else 0
+        return 1 + _words(i.ops[-1]), REFILL if _to_pc(i) else 0
     if name in ("ldr", "ldrh", "ldrsh", "ldrb", "ldrsb", "str", "strh", "strb"):
         memory = i.ops[1]
         literal = isinstance(memory, Mem) and memory.base == PC
@@ -102,10 +101,9 @@ def _m34(costs: Costs, i: Instruction) -> tuple[int, int]:
 
 def _floating(i: Instruction) -> int:
     if i.name in ("vldr", "vstr"):
-        first = i.ops[0]
-        return 2 + (first.bytes // 4 - 1 if isinstance(first, Vector) else 0) + 1
+        return 2 + _words(i.ops[0])
     if i.name in ("vldm", "vstm", "vldmdb", "vstmdb", "vpush", "vpop"):
-        return 1 + _listed(i)
+        return 1 + _words(i.ops[-1])
     if i.name in ("vdiv", "vsqrt"):
         return 15
     if i.name[:4] in ("vmla", "vmls", "vfma", "vfms", "vnml", "vfnm"):

@@ -24,7 +24,7 @@ CORE = frozenset("""
 mov movt mvn add adc sub sbc rsb mul mla mls and orr eor bic orn lsl lsr asr ror rrx cmp cmn tst teq
 uxtb uxth sxtb sxth uxtb16 sxtb16 uxtab uxtah sxtab sxtah uxtab16 sxtab16 ubfx sbfx bfi bfc clz rbit rev rev16 revsh
 udiv sdiv ldr ldrb ldrh ldrsb ldrsh ldrd ldm ldmdb str strb strh strd stm stmdb push pop
-b bl blx bx cbz cbnz tbb tbh nop it adr dmb dsb isb ssat usat ssat16 usat16
+b bl blx bx cbz cbnz tbb tbh nop adr dmb dsb isb ssat usat ssat16 usat16
 smull umull smlal umlal umaal smlad smladx smuad smuadx smlsd smlsdx smusd smlald smlaldx
 smlabb smlabt smlatb smlatt smulbb smulbt smultb smultt smlalbb smlalbt smlaltb smlaltt
 smlawb smlawt smulwb smulwt smmul smmulr smmla smmlar smmls smmlsr
@@ -34,7 +34,7 @@ csel csinc csinv csneg dls wls le dlstp wlstp letp asrl lsll lsrl sqrshrl uqrshl
 """.split())
 FLOATING = frozenset("""
 vldr vstr vldm vstm vldmdb vstmdb vpush vpop vmov vmrs vmsr vadd vsub vmul vnmul vdiv vsqrt vabs vneg vcmp vcmpe vcvt vcvtr
-vmla vmls vnmla vnmls vfma vfms vfnma vfnms vmaxnm vminnm vsel vseleq vselge vselgt vselvs
+vmla vmls vnmla vnmls vfma vfms vfnma vfnms vmaxnm vminnm vseleq vselge vselgt vselvs
 vcvta vcvtn vcvtp vcvtm vrinta vrintn vrintp vrintm vrintx vrintz vrintr vcvtb vcvtt
 """.split())
 COMPARES = frozenset(("cmp", "cmn", "tst", "teq"))

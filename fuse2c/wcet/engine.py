@@ -17,7 +17,8 @@ from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
-from fuse2c.wcet.state import State
+from fuse2c.wcet.slicing import computes
+from fuse2c.wcet.state import State, Summary
 from fuse2c.wcet.values import ARENA_START, TOP, Memory, Value, holds, inside, pointer, window
 
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
@@ -44,7 +45,7 @@ class Engine(Machine):
         self._root = entry
         while True:
             self.facts, self.stack_low = Facts(), TOP
-            self._heap, self._waiting, self._kept = [], {}, {}
+            self._heap, self._waiting, self._kept, self._summaries = [], {}, {}, {}
             try:
                 return self._explore(self._initial(entry, arena, given))
             except Again:
@@ -239,6 +240,43 @@ class Engine(Machine):
             self._go(state, step, block.last.end)
             out.append(state)
         return out
+
+    # The compiler's arithmetic forks all the time, and nothing is known of its operands: one call stands for all.
+
+    def _call(self, state: State, step: Step, entry: int) -> None:
+        if not computes(self.image.place(entry)):
+            super()._call(state, step, entry)
+            return
+        self.facts.calls.setdefault(step.block.start, set()).add(entry)
+        sp = state.registers[SP]
+        if entry not in self._summaries:
+            self._summaries[entry] = self._summary(entry)
+        s = self._summaries[entry]
+        self._deepest(None if sp is None else sp - s.stack)
+        state.instructions += s.instructions
+        state.cycles += s.cycles
+        for header, n in s.totals.items():
+            state.totals[header] = state.totals.get(header, 0) + n
+        for r in (0, 1, 2, 3, 12, LR):
+            state.registers[r] = None
+        state.flags = None
+        self._go(state, step, step.block.last.end)
+
+    def _summary(self, entry: int) -> Summary:
+        """The worst case of a function on its own, of unknown operands. Refused if it does not keep what it should."""
+        outside = self._heap, self._waiting, self._kept, self._alone, self.stack_low
+        self._heap, self._waiting, self._kept, self.stack_low = [], {}, {}, TOP
+        kept = [pointer(r) for r in range(4, 12)]
+        memory = Memory(self.image)
+        memory.unfollowed = self._follow
+        state = State([None] * 4 + kept + [None, TOP, RETURN | 1, None, None, None], None, memory, [], entry, {}, {}, {})
+        self._enter(state, entry, RETURN, 0, ())
+        done = self._explore(state)
+        if done.registers[4:12] != kept:
+            raise Refused(f"{self.image.place(entry)} changes registers that belong to its caller")
+        found = Summary(done.instructions, done.cycles, TOP - self.stack_low, done.totals)
+        self._heap, self._waiting, self._kept, self._alone, self.stack_low = outside
+        return found
 
     def _transfer(self, state: State, step: Step) -> list[State]:
         """A call, a return, a jump to another function, or one through a register or table."""

@@ -46,7 +46,8 @@ def listing(path: Path) -> dict[int, tuple[int, str, str]]:
 
 def belongs(high: int, low: int) -> bool:
     """Whether two halfwords may be a vector instruction, VCTP or a long shift, which capstone mistakes for others."""
-    return high >> 8 & 0xEC == 0xEC or (high >> 4 == 0xEA5 and low & 0x800F == 0xF) or (high >> 6 == 0x3C0 and low == 0xE801)
+    shift = high >> 4 == 0xEA5 and (low & 0x800F == 0xF or low & 0xF == 0xD)
+    return high >> 8 & 0xEC == 0xEC or shift or (high >> 6 == 0x3C0 and low == 0xE801)
 
 
 def base_name(mnemonic: str) -> str:

@@ -11,7 +11,7 @@ from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import SP
-from fuse2c.wcet.state import Frame, State
+from fuse2c.wcet.state import Frame, State, Summary
 from fuse2c.wcet.values import TOP, Flags, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
@@ -70,6 +70,7 @@ class Machine:
         self._extra: dict[int, set[int]] = {}
         self._heap: list[tuple[int, ...]] = []
         self._waiting: dict[tuple[int, ...], State] = {}
+        self._summaries: dict[int, Summary] = {}
 
     def _follow(self, site: int) -> None:
         self._demanded.add(site)

@@ -42,11 +42,14 @@ def known(registers: Iterable[int]) -> str:
 
 
 class Operand2:
-    """The flexible second operand: an expression and the registers in it. `address` is that of the instruction."""
+    """The flexible second operand: an expression and the registers in it. `address` is that of the instruction.
+
+    `before`: lines that compute it; `known`: the condition that it is a number.
+    """
 
     def __init__(self, op: object, address: int) -> None:
         self.reads: list[int] = []
-        self.rotated = False
+        self.before: list[str] = []
         if isinstance(op, Imm):
             self.text = str(op.value & M)
         elif isinstance(op, Reg) and op.n == PC:
@@ -54,15 +57,17 @@ class Operand2:
         elif isinstance(op, Reg):
             self.reads = [op.n]
             self.text = f"R[{op.n}]"
-            self.rotated = bool(op.shift)
+            by = f"R[{op.amount}] & 255" if op.by_register else str(op.amount)
             if op.by_register:
                 self.reads.append(op.amount)
-                self.text = f"shift({op.shift!r}, {self.text}, R[{op.amount}] & 255)"
-            elif op.shift and op.shift != "rrx":
-                self.text = f"shift({op.shift!r}, {self.text}, {op.amount})"
+            if op.shift and op.shift != "rrx":
+                names = ", ".join(f"R[{r}]" for r in self.reads)
+                self.before = [f"S = m.data(shift({op.shift!r}, {self.text}, {by}), {names}) if {known(self.reads)} else None"]
+                self.text = "S"
         else:
             raise ValueError(op)
         self.unknown = isinstance(op, Reg) and op.shift == "rrx"
+        self.known = "S is not None" if self.before else known(self.reads)
 
 
 def reg(i: Instruction, at: int) -> int:

@@ -22,6 +22,11 @@ ARITHMETIC, FOLLOWED = ("__aeabi_",), ("__aeabi_mem", "__aeabi_idiv", "__aeabi_u
 WORD_STORES = ("str", "strd")
 
 
+def computes(name: str) -> bool:
+    """Whether a function does arithmetic on numbers that are data."""
+    return name.startswith(ARITHMETIC) and not name.startswith(FOLLOWED)
+
+
 def parts_of(function: Function, demanded: Collection[int], arguments: frozenset[int],
              root: bool) -> tuple[dict[int, list[Part]], set[tuple[int, int]]]:
     """The parts of every instruction, and those that stay.
@@ -97,8 +102,7 @@ def _at_end(function: Function, block: Block, live: dict[int, frozenset[int]], r
     after = frozenset().union(*(live.get(to, frozenset()) for to in block.successors))
     if block.ends in ("call", "invoke"):
         name = function.place(block.taken) if block.taken is not None else ""
-        numbers = name.startswith(ARITHMETIC) and not name.startswith(FOLLOWED)
-        return after - CLOBBERED | (frozenset() if numbers else ARGUMENTS) | {LR, SP}
+        return after - CLOBBERED | (frozenset() if computes(name) else ARGUMENTS) | {LR, SP}
     if block.ends == "indirect":
         after |= {SP} if root else KEPT | {0, 1}
     if block.ends == "tail":

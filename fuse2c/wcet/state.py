@@ -9,6 +9,15 @@ from fuse2c.wcet.compiled import Code
 from fuse2c.wcet.values import Flags, Memory, Value
 
 
+class Summary(NamedTuple):
+    """The largest costs of any call of a function, the stack that it takes, and how often its loops turn in all."""
+
+    instructions: int
+    cycles: int
+    stack: int
+    totals: dict[int, int]
+
+
 class Frame(NamedTuple):
     """A call in progress: where it returns to, the block that called, the stack pointer at its start,
     the position of the calls around it, and the costs at its start: (function, instructions, cycles), of several after

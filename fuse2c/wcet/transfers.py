@@ -41,9 +41,9 @@ def address(i: Instruction, memory: Mem, more: int = 0) -> tuple[str, list[int]]
     if memory.index is None:
         return f"(None if {base} is None else {base} + {offset} & {M})" if offset else base, [memory.base]
     index = f"R[{memory.index}]"
-    scaled = f"{index} << {memory.shift}" if memory.shift else index
+    scaled = f"m.data({index} << {memory.shift} & {M}, {index})" if memory.shift else index
     reads = [memory.base, memory.index]
-    text = f"m.plus({base}, {scaled} & {M}) if {index} is not None else m.loose({base}, None)"
+    text = f"m.plus({base}, {scaled}) if {index} is not None else m.loose({base}, None)"
     return f"({text})" if not more else f"m.plus({text}, {more})", reads
 
 

@@ -63,9 +63,9 @@ def _moves(i: Instruction) -> list[Part] | None:
     text = second.text if i.name == "mov" else f"~{second.text} & {M}"
     if second.unknown:
         text = "None"
-    elif second.reads and (second.rotated or i.name == "mvn"):
-        text = f"m.bits({text}, {', '.join(f'R[{r}]' for r in second.reads)}) if {known(second.reads)} else None"
-    return [part([f"R[{d}] = {text}", *logic_flags(i, d)], second.reads, flagged(i, d))]
+    elif second.reads and i.name == "mvn":
+        text = f"m.bits({text}, {second.text}) if {second.known} else None"
+    return [part([*second.before, f"R[{d}] = {text}", *logic_flags(i, d)], second.reads, flagged(i, d))]
 
 
 def _arithmetic(i: Instruction) -> list[Part] | None:
@@ -87,30 +87,31 @@ def _arithmetic(i: Instruction) -> list[Part] | None:
     if second.unknown:
         return [part([f"R[{d}] = None", "F = None"], [*reads, FLAGS], [d, FLAGS])]
     if name in ("adc", "sbc"):
-        return [_with_carry(i, d, a, b, reads)]
+        return [_with_carry(i, d, first, second)]
     if name in ("add", "sub", "rsb"):
-        return [_sum(i, d, reads, second, a)]
+        return [_sum(i, d, first, second)]
     text = {"and": f"{a} & {b}", "orr": f"{a} | {b}", "eor": f"{a} ^ {b}", "bic": f"{a} & ~{b} & {M}",
             "orn": f"({a} | ~{b}) & {M}"}[name]
     other = b if name != "bic" else f"~{b} & {M}"
-    return [part([f"R[{d}] = m.bits({text}, {a}, {other}) if {known(reads)} else m.loose({a}, None)", *logic_flags(i, d)],
+    ok = f"{known([first])} and {second.known}"
+    return [part([*second.before, f"R[{d}] = m.bits({text}, {a}, {other}) if {ok} else m.loose({a}, None)", *logic_flags(i, d)],
                  reads, flagged(i, d))]
 
 
-def _sum(i: Instruction, d: int, reads: list[int], second: Operand2, first: str) -> Part:
+def _sum(i: Instruction, d: int, first: int, second: Operand2) -> Part:
     """ADD, SUB, RSB: small numbers are added in line, what may be a pointer into the stack by Memory's methods."""
-    x, y = (second.text, first) if i.name == "rsb" else (first, second.text)
+    x, y = (second.text, f"R[{first}]") if i.name == "rsb" else (f"R[{first}]", second.text)
     method, sign = ("plus", "+") if i.name == "add" else ("minus", "-")
-    ok = known(reads)
-    if second.rotated:
-        line = f"R[{d}] = m.{method}({x}, {y}) if {known(second.reads)} else m.loose({first}, None)"
+    reads, ok = [first, *second.reads], f"{known([first])} and {second.known}"
+    if second.before:
+        line = f"R[{d}] = m.{method}({x}, {y})"
     else:
         small = "".join(f" and R[{r}] < {WINDOWS}" for r in sorted(set(reads)))
-        line = f"R[{d}] = ({x} {sign} {y}) & {M} if {ok}{small} else m.{method}({x}, {y})"
+        line = f"R[{d}] = ({x} {sign} {y}) & {M} if {known(reads)}{small} else m.{method}({x}, {y})"
     if not i.flags:
-        return part(line, reads, [d])
+        return part([*second.before, line], reads, [d])
     how = f"m.sum({x}, {y})" if i.name == "add" else f"m.compare({x}, {y})"
-    return part([f"N = {how} if {ok} else None", line, "F = N"], reads, [d, FLAGS])
+    return part([*second.before, f"N = {how} if {ok} else None", line, "F = N"], reads, [d, FLAGS])
 
 
 def _compare(i: Instruction) -> Part:
@@ -120,14 +121,15 @@ def _compare(i: Instruction) -> Part:
         return part("F = None", reads, [FLAGS])
     text = {"cmp": f"m.compare({a}, {b})", "cmn": f"m.sum({a}, {b})",
             "tst": f"m.logic({a} & {b}, {a}, {b})", "teq": f"m.logic({a} ^ {b}, {a}, {b})"}[i.name]
-    return part(f"F = {text} if {known(reads)} else None", reads, [FLAGS])
+    return part([*second.before, f"F = {text} if {known([first])} and {second.known} else None"], reads, [FLAGS])
 
 
-def _with_carry(i: Instruction, d: int, a: str, b: str, reads: list[int]) -> Part:
-    other = b if i.name == "adc" else f"~{b} & {M}"
-    lines = [f"C = nzcv(F)[2] if {known(reads)} else None", f"N = (None, None) if C is None else add_carry({a}, {other}, C)",
-             f"R[{d}] = N[0]"]
-    return part(lines + (["F = N[1]"] if i.flags else []), [*reads, FLAGS], flagged(i, d))
+def _with_carry(i: Instruction, d: int, first: int, second: Operand2) -> Part:
+    a, b = f"R[{first}]", second.text if i.name == "adc" else f"~{second.text} & {M}"
+    numbers = f"m.data(0, {a}, {second.text})" if second.reads else f"m.data(0, {a})"
+    lines = [*second.before, f"C = nzcv(F)[2] if {known([first])} and {second.known} and {numbers} == 0 else None",
+             f"N = (None, None) if C is None else add_carry({a}, {b}, C)", f"R[{d}] = N[0]"]
+    return part(lines + (["F = N[1]"] if i.flags else []), [first, *second.reads, FLAGS], flagged(i, d))
 
 
 def _shifts(i: Instruction) -> list[Part] | None:
@@ -149,7 +151,7 @@ def _shifts(i: Instruction) -> list[Part] | None:
             lines += logic_flags(i, d)
         return [part(lines, [source], flagged(i, d))]
     by = reg(i, len(i.ops) - 1)
-    return [part([f"R[{d}] = m.bits(shift({i.name!r}, R[{source}], R[{by}] & 255), R[{source}]) "
+    return [part([f"R[{d}] = m.data(shift({i.name!r}, R[{source}], R[{by}] & 255), R[{source}], R[{by}]) "
                   f"if {known([source, by])} else m.loose(R[{source}], None)", *logic_flags(i, d)],
                  [source, by], flagged(i, d))]
 
@@ -157,17 +159,17 @@ def _shifts(i: Instruction) -> list[Part] | None:
 def _multiplies(i: Instruction) -> list[Part] | None:
     if i.name == "mul":
         d, a, b = reg(i, 0), reg(i, 1), reg(i, 2) if len(i.ops) == 3 else reg(i, 0)
-        return [part([f"R[{d}] = m.bits(R[{a}] * R[{b}] & {M}, R[{a}]) if {known([a, b])} else None", *logic_flags(i, d)],
-                     [a, b], flagged(i, d))]
+        line = f"R[{d}] = m.data(R[{a}] * R[{b}] & {M}, R[{a}], R[{b}]) if {known([a, b])} else None"
+        return [part([line, *logic_flags(i, d)], [a, b], flagged(i, d))]
     if i.name in ("mla", "mls"):
         d, a, b, c = (reg(i, n) for n in range(4))
         sign = "+" if i.name == "mla" else "-"
-        return [part(f"R[{d}] = m.plus(R[{c}], {sign}R[{a}] * R[{b}] & {M}) if {known([a, b, c])} else m.loose(R[{c}], None)",
-                     [a, b, c], [d])]
+        product = f"m.data({sign}R[{a}] * R[{b}] & {M}, R[{a}], R[{b}])"
+        return [part(f"R[{d}] = m.plus(R[{c}], {product} if {known([a, b])} else None)", [a, b, c], [d])]
     if i.name in HALVES:        # compilers take them for products of small indices, too
         d, a, b = (reg(i, n) for n in range(3))
         text = " * ".join(f"half(R[{r}], {16 * (which == 't')})" for r, which in zip((a, b), i.name[4:], strict=True))
-        product, ok = f"m.bits({text} & {M}, R[{a}], R[{b}])", known([a, b])
+        product, ok = f"m.data({text} & {M}, R[{a}], R[{b}])", known([a, b])
         if i.name[:4] == "smul":
             return [part(f"R[{d}] = {product} if {ok} else None", [a, b], [d])]
         c = reg(i, 3)
@@ -175,11 +177,12 @@ def _multiplies(i: Instruction) -> list[Part] | None:
     if i.name in ("udiv", "sdiv"):
         d, a, b = reg(i, 0), reg(i, len(i.ops) - 2), reg(i, len(i.ops) - 1)
         how = "divide" if i.name == "udiv" else "divide_signed"
-        return [part(f"R[{d}] = m.bits({how}(R[{a}], R[{b}]), R[{a}]) if {known([a, b])} else None", [a, b], [d])]
+        return [part(f"R[{d}] = m.data({how}(R[{a}], R[{b}]), R[{a}], R[{b}]) if {known([a, b])} else None", [a, b], [d])]
     if i.name in ("smull", "umull"):
         low, high, a, b = (reg(i, n) for n in range(4))
         product = f"signed(R[{a}]) * signed(R[{b}])" if i.name == "smull" else f"R[{a}] * R[{b}]"
-        return [part([f"N = {product} if {known([a, b])} else None", f"R[{low}] = None if N is None else N & {M}",
+        return [part([f"N = m.data({product}, R[{a}], R[{b}]) if {known([a, b])} else None",
+                      f"R[{low}] = None if N is None else N & {M}",
                       f"R[{high}] = None if N is None else N >> 32 & {M}"], [a, b], [low, high])]
     if i.name in ("smlal", "umlal", "umaal") or i.name.startswith("smlal"):
         low, high, a, b = (reg(i, n) for n in range(4))
@@ -193,7 +196,7 @@ def _fields(i: Instruction) -> list[Part] | None:
         d, second = reg(i, 0), Operand2(i.ops[-1], i.address)
         bits = 8 if name.endswith("b") else 16
         text = f"{second.text} & {(1 << bits) - 1}" if name[0] == "u" else f"extend({second.text}, {bits})"
-        return [part(f"R[{d}] = m.bits({text}, R[{second.reads[0]}]) if {known(second.reads)} else None", second.reads, [d])]
+        return [_of_operand(d, second, text)]
     if name in ("ubfx", "sbfx"):
         d, a, low, width = reg(i, 0), reg(i, 1), imm(i, 2), imm(i, 3)
         text = f"R[{a}] >> {low} & {(1 << width) - 1}" if name == "ubfx" else f"extend(R[{a}] >> {low}, {width})"
@@ -212,8 +215,13 @@ def _fields(i: Instruction) -> list[Part] | None:
     if name in ("ssat", "usat"):
         d, second = reg(i, 0), Operand2(i.ops[2], i.address)
         text = f"saturate({second.text}, {imm(i, 1)}, {name == 'usat'})"
-        return [part(f"R[{d}] = m.bits({text}, R[{second.reads[0]}]) if {known(second.reads)} else None", second.reads, [d])]
+        return [_of_operand(d, second, text)]
     return None
+
+
+def _of_operand(d: int, second: Operand2, text: str) -> Part:
+    """A field, or the limited value, of an operand that may be shifted."""
+    return part([*second.before, f"R[{d}] = m.bits({text}, {second.text}) if {second.known} else None"], second.reads, [d])
 
 
 def _selects(i: Instruction) -> list[Part] | None:

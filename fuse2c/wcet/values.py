@@ -332,6 +332,14 @@ class Memory:
         """One of two values."""
         return a if a == b else self.loose(a, b)
 
+    def data(self, result: int, *operands: int) -> Value:
+        """The result of an operation on numbers; of addresses nothing is known."""
+        if not any(map(window, operands)):
+            return result
+        for v in operands:
+            self.lost(v)
+        return None
+
     def logic(self, result: int, a: int, b: int) -> Flags:
         """Flags of a bit operation on known a and b."""
         r = self.bits(result, a, b)
