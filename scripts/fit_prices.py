@@ -64,9 +64,9 @@ def layered(path: Path, name: str, fuse: bool) -> Plan:
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
 
 
-def samples(paths: Iterable[Path], name: str) -> Iterable[Sample]:
-    """Every step of the models, fused and unfused, that the analysis has a bound for; what it refuses is said and left out."""
-    for path, fuse in itertools.product(paths, (True, False)):
+def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, False)) -> Iterable[Sample]:
+    """Every step of the models, fused or not as `fusing` says; what the analysis refuses is said and left out."""
+    for path, fuse in itertools.product(paths, fusing):
         plan = layered(path, name, fuse)
         try:
             result = bench.worst_case(plan)
@@ -127,17 +127,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-t", "--target", action="append", required=True)
     parser.add_argument("--check", action="store_true", help="change nothing")
+    parser.add_argument("--quick", action="store_true", help="fused plans of the named models only: for slow analyses")
     parser.add_argument("models", nargs="+", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        fit(args.target, [*args.models, *(() if args.check else price_models.write(Path(folder)))], args.check)
+        fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
+            args.check, (True,) if args.quick else (True, False))
 
 
-def fit(targets: list[str], models: list[Path], check: bool) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, fusing: tuple[bool, ...]) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
-        for s in samples(models, name):
+        for s in samples(models, name, fusing):
             finer, family = price.families(s.step)
             groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
         known = target.load(name).price
