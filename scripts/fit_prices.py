@@ -35,6 +35,7 @@ UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
 MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price
 OTHERS = 0.2                    # the weight of steps of random models, and of unfused plans
+FEW = 6                         # different steps from which on all counts are fitted
 MATTERS, LIGHT = 0.01, 0.1      # share of a model's instructions from which a step counts in full; the weight of others
 
 
@@ -86,13 +87,14 @@ def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, Fa
 def fitted(group: list[Sample]) -> Price:
     """The prices with the least largest relative error, and the tile that explains the counts best."""
     best: tuple[float, Price] | None = None
+    usable = known_from(group)
     want = np.array([s.instructions for s in group], float)
     weight = np.array([(1.0 if s.given else OTHERS) if s.share > MATTERS else LIGHT for s in group])
     for tile in TILES:
         rows = [price.counts(s.plan, s.step, tile) for s in group]
         found = np.array([[row[key] for key in price.COUNTS] for row in rows]) / want[:, None]
         scale = np.maximum(found.max(axis=0), 1e-12)
-        most = np.array([MOST.get(key, MOST_OF_OTHERS) for key in price.COUNTS]) * scale
+        most = np.array([MOST.get(key, MOST_OF_OTHERS) * (key in usable) for key in price.COUNTS]) * scale
         x, worst = minimax(found / scale, weight, most)
         if best is None or worst < best[0] * (1 - 1e-3):
             values = {key: float(f"{v:.4g}") for key, v in zip(price.COUNTS, x / scale, strict=True)}
@@ -100,6 +102,13 @@ def fitted(group: list[Sample]) -> Price:
     assert best is not None
     cycles = [s.cycles / s.instructions for s in group if s.cycles is not None]
     return replace(best[1], cpi_worst=round(max(cycles), 3) if cycles else 0.0)
+
+
+def known_from(group: list[Sample]) -> tuple[str, ...]:
+    """The counts that so many different steps can tell apart: few of them, and what matters most, from few steps."""
+    different = len({s.instructions for s in group})
+    main = "mac" if any(s.step.work.macs for s in group) else "output"
+    return price.COUNTS if different > FEW else (main, "output", "row") if different > 2 else (main,)
 
 
 def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, float]:
