@@ -35,7 +35,8 @@ def calibrated(target: Target, text: str, where: str) -> dict[str, Price]:
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.strip() == ",".join(COLUMNS)), None)
     if start is None:
-        raise TargetError(f"{where} has no line {','.join(COLUMNS)!r}", hint="save what the firmware of `bench --firmware` prints")
+        raise TargetError(f"{where} has no line {','.join(COLUMNS)!r}",
+                          hint="save what the firmware of `bench --firmware` prints")
     sums: dict[str, list[float]] = {}
     for number, line in enumerate(lines[start + 1:], start + 2):
         cells = line.strip().split(",")

@@ -25,14 +25,16 @@ def node(plan: Plan, name: str) -> list[str]:
     if name not in names:
         raise PlanError(f"no node called {name!r}", hint=did_you_mean(name, sorted(names)))
     found = [(i, s) for i, s in enumerate(plan.steps) if name == s.function or name in _known(s)]
-    lines = [f"{printable(name, SHOWN)}: " + ("computed at compile time, a view of another tensor, or folded into a neighbour" if not found else
+    lines = [f"{printable(name, SHOWN)}: " + (
+        "computed at compile time, a view of another tensor, or folded into a neighbour" if not found else
                             " > ".join(n.op for n in found[0][1].node.parts))]
     for i, step in found:
         lines += _of_step(plan, i, step)
     related = {name, *(x for _, s in found for x in (*_known(s), s.function))}
     rows = [d for d in plan.decisions if _mentions(d, related)]
     lines += ["  decisions:"] * bool(rows)
-    lines += [f"    {'+' if d.taken else '-'} {d.stage:8} {printable(d.subject, SHOWN)}: {printable(d.reason, SHOWN)}" for d in rows]
+    lines += [f"    {'+' if d.taken else '-'} {d.stage:8} {printable(d.subject, SHOWN)}: {printable(d.reason, SHOWN)}"
+              for d in rows]
     lines += [f"  would change it: {text}" for text in dict.fromkeys([*_changes(rows), *_limits(plan)])]
     return lines
 

@@ -37,7 +37,8 @@ def files(plan: Plan, seed: int = 0) -> dict[str, str]:
     case = replace(bench.firmware(plan, m.name, Path(), random_samples(plan, 1, seed)[0]), entry="profile")
     source = resource("runtime_c") / "qemu"
     return project.files(plan) | {
-        f"{m.name}_profile.c": render.page("firmware/profile.c.j2", m=m, rows=_rows(plan), trace=True),
+        f"{m.name}_profile.c": render.page("firmware/profile.c.j2", m=m, rows=_rows(plan),
+                                           count=len(plan.steps), trace=True),
         "bench_case.h": qemu.case_header(case),
         "board.ld": linker_script((source / "mps2.ld").read_text(encoding="utf-8"), plan.target),
         "Makefile": render.page("firmware/Makefile.j2", m=m, board=plan.target),

@@ -22,7 +22,8 @@ def html(r: Mapping[str, Any]) -> str:
     clock = r["target"]["clock_hz"]
     return render.page(
         "report.html.j2", r=r, sections=SECTIONS, clock=f"{clock / 1e6:g} MHz" if clock else "", tiles=_tiles(r),
-        comparison=comparison(r), kernels=[_box(k) for k in r["kernels"]], ends=r["ends"], heads=HEADS,
+        comparison=comparison(r), kernels=[_box(k) for k in r["kernels"]], ends=r["ends"],
+        choices=len(r["decisions"]), heads=HEADS,
         rows=[_row(k) for k in r["kernels"]], worst=_worst(r["wcet"]), pictures={
             "memory": render.markup(plots.memory_map(r["memory"])),
             "roofs": [render.markup(plots.roofline(roof, _points(r, roof["memory"]))) for roof in r["roofs"]],
@@ -93,7 +94,8 @@ def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
         a, b = r["measured"]["unfused"], r["measured"]["fused"]
         rows.append({"label": "instructions, measured in QEMU", "unfused": number(a), "fused": number(b),
                      "saved": _percent(1 - b / a if a and b else None), "limit": "–"})
-    for label, key in (("cycles", "cycles"), ("cycles at worst", "cycles_worst"), ("time, ms", "time_ms"), ("energy, µJ", "energy_uj")):
+    for label, key in (("cycles", "cycles"), ("cycles at worst", "cycles_worst"), ("time, ms", "time_ms"),
+                       ("energy, µJ", "energy_uj")):
         row(label, key)
     rows.append({"label": "operations per watt second", "unfused": short(before["operations_per_watt"]),
                  "fused": short(after["operations_per_watt"]), "saved": "–", "limit": short(least["operations_per_watt"])})
@@ -118,7 +120,8 @@ def _box(k: Mapping[str, Any]) -> dict[str, Any]:
             "width": f"{100 * k['share']:.1f}", "from_text": f"{', '.join(sources) or 'nothing'}: {', '.join(sizes)}",
             "steps": [{"chain": " > ".join(s["operators"]), "function": s["function"], "kernel": s["kernel"],
                        "shapes": f"{', '.join(s['inputs']) or 'nothing'} → {', '.join(s['outputs'])}",
-                       "work": f"{s['macs']:,} multiply-accumulates, {s['cycles']:,} cycles", "nodes": printable(", ".join(s["nodes"]), NAMES)}
+                       "work": f"{s['macs']:,} multiply-accumulates, {s['cycles']:,} cycles",
+                       "nodes": printable(", ".join(s["nodes"]), NAMES)}
                       for s in k["steps"]]}
 
 
@@ -135,13 +138,15 @@ def _row(k: Mapping[str, Any]) -> list[dict[str, str]]:
     if level is None:
         return [*found, cell("–", ""), cell("–", ""), cell("–", "")]
     bound = f"memory ({level['memory']})" if level["bound"] == "memory" else "arithmetic"
-    return [*found, cell(number(level["intensity"]), level["intensity"]), cell(bound, kind="memory" * (level["bound"] == "memory")),
+    return [*found, cell(number(level["intensity"]), level["intensity"]),
+            cell(bound, kind="memory" * (level["bound"] == "memory")),
             cell(f"{level['below']:.2g} times", level["below"])]
 
 
 def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float, str]]]:
     """The kernels under one memory's roofs, before and after fusion."""
-    return {role: [(lv["intensity"], lv["reached"], str(k["number"])) for k in r[key] for lv in k["levels"] if lv["memory"] == memory]
+    return {role: [(lv["intensity"], lv["reached"], str(k["number"])) for k in r[key] for lv in k["levels"]
+                   if lv["memory"] == memory]
             for role, key in (("unfused", "kernels_unfused"), ("fused", "kernels"))}
 
 

@@ -20,7 +20,8 @@ def _figure(height: float) -> tuple[Any, Any]:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ToolMissing(f"reports with pictures need {error.name}", hint="pip install 'fuse2c[report]', or use --json") from None
+        raise ToolMissing(f"reports with pictures need {error.name}",
+                          hint="pip install 'fuse2c[report]', or use --json") from None
     # Text stays text, and the same plan gives the same bytes.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fuse2c", "font.size": 9, "axes.edgecolor": INK,
                                 "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,

@@ -182,7 +182,8 @@ class Traffic:
     @property
     def written_text(self) -> str:
         """The same of the bytes written."""
-        return self._sum(self._each(self.written), f"(row_end == {self.rows}) * {self.last}" if self.by_rows else str(self.last))
+        end = f"(row_end == {self.rows}) * {self.last}" if self.by_rows else str(self.last)
+        return self._sum(self._each(self.written), end)
 
     @property
     def weights_text(self) -> str:

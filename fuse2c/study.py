@@ -24,7 +24,8 @@ def of(plan: Plan, unfused: Plan, model: str) -> dict[str, Any]:
         "kernels": kernels(plan), "kernels_unfused": kernels(unfused), "roofs": roofs(plan),
         "memory": {"bytes": plan.arena_bytes, "bound": plan.peak.bytes if plan.peak else None, "boxes": boxes(plan)},
         "front": front(plan),
-        "decisions": [asdict(d) for d in plan.decisions], "ends": {"inputs": list(plan.inputs), "outputs": list(plan.outputs)}, "measured": None,
+        "decisions": [asdict(d) for d in plan.decisions],
+        "ends": {"inputs": list(plan.inputs), "outputs": list(plan.outputs)}, "measured": None,
         "wcet": None, "wcet_note": "The worst case was not asked for."}
 
 
@@ -49,7 +50,8 @@ def _priced(cost: Cost, target: Target) -> dict[str, Any]:
     clock = price.clock_of(target)
     time, energy = price.seconds(cost, target, clock), price.energy_uj(cost, target, clock)
     return {"macs": cost.macs, "operations": cost.operations, "instructions": round(cost.instructions),
-            "cycles": round(price.cycles(cost, target, clock)), "cycles_worst": round(cost.worst), "traffic": cost.by_memory(target),
+            "cycles": round(price.cycles(cost, target, clock)), "cycles_worst": round(cost.worst),
+            "traffic": cost.by_memory(target),
             "time_ms": None if time is None else time * 1e3, "energy_uj": energy,
             "operations_per_watt": cost.operations / (energy * 1e-6) if energy else None}
 

@@ -123,7 +123,8 @@ class Target:
     price: dict[str, Price] = field(default_factory=dict)       # by kernel
     emulator: Emulator | None = None
     sources: dict[str, str] = field(default_factory=dict)       # of single figures: "memory.sram" -> "vendor: data sheet ..."
-    like: str = ""                          # the target whose processor, prices and emulator this one has, but for its own
+    # The target whose processor, prices and (without compiler flags of its own) emulator this one has, but for its own:
+    like: str = ""
 
     @property
     def is_host(self) -> bool:
@@ -221,8 +222,9 @@ def _with_base(row: dict[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(name, str) or not name:
         return row
     base = _with_base(_read(path_of(name)), name)
+    same = "cflags" not in _table(row.get("processor", {}), f"{where}: [processor]")
     for key in ("emulator", "price"):
-        if key in base and key not in row:
+        if key in base and key not in row and (same or key == "price"):
             row[key] = base[key]
     own = {f"processor.{key}" for key in _table(row.get("processor", {}), where)}
     shared = {k: v for k, v in base.get("sources", {}).items() if k.split(".")[0] in ("processor", "price") and k not in own}
@@ -250,10 +252,10 @@ def _consistent(target: Target, where: str) -> None:
     for path, text in target.sources.items():
         if not any(p == path or p.startswith(f"{path}.") for p in paths):
             raise TargetError(f"{where}: [sources] names {path!r}, which is no figure of this target",
-                              hint=did_you_mean(path, sorted(paths)[:12]))
+                              hint=did_you_mean(path, sorted(p for p in paths if not p.startswith("price."))))
         if not isinstance(text, str) or text.partition(": ")[0] not in STATUS or not text.partition(": ")[2]:
             raise TargetError(f"{where}: the source of {path} is {text!r}",
-                              hint=f"how it is known, and from where: \"{STATUS[1]}: data sheet ...\"; one of {', '.join(STATUS)}")
+                              hint=f"how it is known ({', '.join(STATUS)}), and from where: \"vendor: data sheet ...\"")
 
 
 def _one_of(where: str, key: str, found: tuple[str, ...], allowed: tuple[str, ...]) -> None:

@@ -4,7 +4,8 @@
     python scripts/fit_prices.py --check -t cortex-m4 MODEL...           only says how far the prices are off
 
 Each model is planned layer by layer, so that every step is a C function; `fuse2c.wcet` says what each takes (exactly,
-where the code has one path). To the given models come small ones of random layers (price_models.py). The coefficients are those with the least largest relative error, none below zero.
+where the code has one path). To the given models come small ones of random layers (price_models.py). The coefficients are
+those with the least largest relative error, none below zero.
 """
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operato
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
 MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price
-SYNTHETIC = 0.2                 # the weight of steps of random models
+OTHERS = 0.2                    # the weight of steps of random models, and of unfused plans
+FEW = 6                         # different steps from which on all counts are fitted
 MATTERS, LIGHT = 0.01, 0.1      # share of a model's instructions from which a step counts in full; the weight of others
 
 
@@ -47,6 +49,7 @@ class Sample:
     instructions: int
     cycles: int | None
     share: float                # of the model's instructions
+    given: bool                 # of the fused plan of a model that was named
 
 
 def layered(path: Path, name: str, fuse: bool) -> Plan:
@@ -62,9 +65,9 @@ def layered(path: Path, name: str, fuse: bool) -> Plan:
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
 
 
-def samples(paths: Iterable[Path], name: str) -> Iterable[Sample]:
-    """Every step of the models, fused and unfused, that the analysis knows a bound for; what it refuses is said and left out."""
-    for path, fuse in itertools.product(paths, (True, False)):
+def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, False)) -> Iterable[Sample]:
+    """Every step of the models, fused or not as `fusing` says; what the analysis refuses is said and left out."""
+    for path, fuse in itertools.product(paths, fusing):
         plan = layered(path, name, fuse)
         try:
             result = bench.worst_case(plan)
@@ -77,19 +80,21 @@ def samples(paths: Iterable[Path], name: str) -> Iterable[Sample]:
                 row = found[step.function]
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches,
-                             row["instructions"] * step.launches / result.instructions)
+                             row["instructions"] * step.launches / result.instructions,
+                             fuse and not path.stem.startswith("chain"))
 
 
 def fitted(group: list[Sample]) -> Price:
     """The prices with the least largest relative error, and the tile that explains the counts best."""
     best: tuple[float, Price] | None = None
+    usable = known_from(group)
     want = np.array([s.instructions for s in group], float)
-    weight = np.array([(SYNTHETIC if s.model.startswith("chain") else 1.0) if s.share > MATTERS else LIGHT for s in group])
+    weight = np.array([(1.0 if s.given else OTHERS) if s.share > MATTERS else LIGHT for s in group])
     for tile in TILES:
         rows = [price.counts(s.plan, s.step, tile) for s in group]
         found = np.array([[row[key] for key in price.COUNTS] for row in rows]) / want[:, None]
         scale = np.maximum(found.max(axis=0), 1e-12)
-        most = np.array([MOST.get(key, MOST_OF_OTHERS) for key in price.COUNTS]) * scale
+        most = np.array([MOST.get(key, MOST_OF_OTHERS) * (key in usable) for key in price.COUNTS]) * scale
         x, worst = minimax(found / scale, weight, most)
         if best is None or worst < best[0] * (1 - 1e-3):
             values = {key: float(f"{v:.4g}") for key, v in zip(price.COUNTS, x / scale, strict=True)}
@@ -99,8 +104,15 @@ def fitted(group: list[Sample]) -> Price:
     return replace(best[1], cpi_worst=round(max(cycles), 3) if cycles else 0.0)
 
 
+def known_from(group: list[Sample]) -> tuple[str, ...]:
+    """The counts that so many different steps can tell apart: few of them, and what matters most, from few steps."""
+    different = len({s.instructions for s in group})
+    main = "mac" if any(s.step.work.macs for s in group) else "output"
+    return price.COUNTS if different > FEW else (main, "output", "row") if different > 2 else (main,)
+
+
 def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, float]:
-    """x between 0 and `most` with the least largest weight * |a x - 1|, and of those nearly the least mean error, so that it is no corner."""
+    """x between 0 and `most` with the least largest weight * |a x - 1|, and of those nearly the least mean error."""
     n, k = a.shape
     # Variables: x, the largest error, each error; the largest counts for as much as all the others.
     cost = np.concatenate([np.zeros(k), [1.0], np.full(n, 1.0 / n)])
@@ -124,17 +136,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-t", "--target", action="append", required=True)
     parser.add_argument("--check", action="store_true", help="change nothing")
+    parser.add_argument("--quick", action="store_true", help="fused plans of the named models only: for slow analyses")
     parser.add_argument("models", nargs="+", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        fit(args.target, [*args.models, *(() if args.check else price_models.write(Path(folder)))], args.check)
+        fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
+            args.check, (True,) if args.quick else (True, False))
 
 
-def fit(targets: list[str], models: list[Path], check: bool) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, fusing: tuple[bool, ...]) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
-        for s in samples(models, name):
+        for s in samples(models, name, fusing):
             finer, family = price.families(s.step)
             groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
         known = target.load(name).price
@@ -142,13 +156,13 @@ def fit(targets: list[str], models: list[Path], check: bool) -> None:
         for kernel, group in sorted(groups.items()):
             p = prices[kernel]
             errors = [] if p is None else [error(s, p) for s in group]
-            worst = max(((abs(e), s.step.function) for e, s in zip(errors, group, strict=False) if s.share > MATTERS and not s.model.startswith("chain")),
-                        default=(0.0, "-"))
+            count = [(abs(e), s.step.function) for e, s in zip(errors, group, strict=False) if s.share > MATTERS and s.given]
+            worst = max(count, default=(0.0, "-"))
             print(f"{name} {kernel:20} {len(group):3} steps, worst error over 1 % {worst[0]:6.1%} ({worst[1]}), of all "
                   f"{max(map(abs, errors), default=0):6.1%}" + ("" if p else " no price"))
         if not check:
             path = target.path_of(name)
-            merged = {k: p for k, p in known.items() if k not in BY_OPERATOR} | {k: p for k, p in prices.items() if p is not None}
+            merged = {k: p for k, p in (known | prices).items() if p is not None and k not in BY_OPERATOR}
             note = "measured: scripts/fit_prices.py: exact instruction counts of the machine code, arm-none-eabi-gcc 12.2 -O3"
             path.write_text(with_prices(path.read_text(encoding="utf-8"), merged, note), encoding="utf-8")
 

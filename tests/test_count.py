@@ -1,4 +1,4 @@
-"""A build with -DF2C_COUNT counts what the plan says: multiply-accumulates, kernels begun, calls of kernel functions, bytes moved."""
+"""A build with -DF2C_COUNT counts what the plan says: work, kernels begun, calls of kernel functions, bytes moved."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -32,8 +32,8 @@ from fuse2c.plan import Plan
 PACKAGE = Path(fuse2c.__file__).parent
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 # Every raise of an error of the user's in these files has a case below.
-COVERED = ["frontend/*.py", "passes/legalize.py", "passes/place.py", "passes/select.py", "target.py", "options.py",
-           "codegen/folder.py"]
+COVERED = ["frontend/*.py", "passes/afford.py", "passes/legalize.py", "passes/place.py", "passes/select.py", "target.py",
+           "options.py", "codegen/folder.py"]
 MODELS = broken.CASES | REFUSALS
 NOT_THE_USERS = ("InternalError", "ValueError")
 ELSEWHERE = ("control.py", "functions.py")          # tests/test_control.py
@@ -150,14 +150,32 @@ def target_cases(root: Path) -> dict[str, Callable[[], object]]:
         "target file missing": lambda: target.load(str(root / "nowhere.toml")),
         "target file no TOML": lambda: target.load(str(bad)),
         "target field misspelt": changed("title ", "titel "),
-        "target field missing": changed('isa      = "armv7e-m"\n', ""),
+        "target field missing": changed('isa             = "armv7e-m"\n', ""),
         "target table missing": changed("[emulator]\nmachine =", "emulator ="),
         "target table that is none": lambda: target.parse({"processor": 3}, "board.toml"),
-        "target number negative": changed("bytes = 4194304", "bytes = -1"),
+        "target number negative": changed("bytes       = 4194304", "bytes = -1"),
+        "target clock that is no list": changed("[emulator]", "[clock]\nhz = 1\n[emulator]"),
+        "target clocks out of order": changed("[emulator]", "[[clock]]\nhz = 2\n[[clock]]\nhz = 1\n[emulator]"),
+        "target clock that is not there": changed("[emulator]", "[[clock]]\nhz = 2\n[emulator]"),
+        "target source of nothing": changed('"processor.cpi" =', '"processor.cip" ='),
+        "target source without status": changed('"processor.cpi" = "estimated: ', '"processor.cpi" = "'),
         "target feature unknown": changed('"dsp"', '"dps"'),
         "target status unknown": changed('"estimated"', '"guessed"'),
         "target memory unknown": changed('"arena"', '"arenas"'),
         "target without flash": changed('["weights"]', '["arena"]'),
+    }
+
+
+def energy_cases() -> dict[str, Callable[[], object]]:
+    """Limits of energy and power that are not met, or that nothing is known about."""
+    def board(**options: float) -> Callable[[], object]:
+        return lambda: compiled(DIGITS, "nucleo-l476rg", **options)
+    return {
+        "power without a rate": board(power_mw=1.0),
+        "energy on a target without figures": lambda: compiled(DIGITS, "cortex-m4", energy_uj=1.0),
+        "too much energy": board(energy_uj=1.0),
+        "too slow for the rate": board(rate_hz=1e6),
+        "too much power": board(rate_hz=100.0, power_mw=0.5),
     }
 
 
@@ -224,7 +242,8 @@ def all_cases(root: Path) -> dict[str, Callable[[], object]]:
     """Every case that must fail, by name."""
     found: dict[str, Callable[[], object]] = {
         name: lambda build=build: compiled(write(root, build())) for name, build in MODELS.items()}
-    return found | option_cases(root) | target_cases(root) | folder_cases(root) | state_cases(root) | bind_cases(root)
+    found |= option_cases(root) | target_cases(root) | energy_cases()
+    return found | folder_cases(root) | state_cases(root) | bind_cases(root)
 
 
 def raised(case: Callable[[], object]) -> Fuse2cError:

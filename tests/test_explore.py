@@ -87,12 +87,14 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_the_front_of_a_sweep() -> None:
-    rows = [{"key": str(i), "figures": {"x": x, "y": y}} for i, (x, y) in enumerate([(1, 9), (2, 5), (3, 5), (4, 1), (4, None)])]
+    figures = [(1, 9), (2, 5), (3, 5), (4, 1), (4, None)]
+    rows = [{"key": str(i), "figures": {"x": x, "y": y}} for i, (x, y) in enumerate(figures)]
     assert explore.unbeaten([*rows, {"key": "failed", "figures": None}], "x", "y") == {"0", "1", "3"}
 
 
-@pytest.mark.parametrize("text, said", [("ramm=1", "did you mean 'ram'"), ("ram", "is not KEY=VALUE"), ("ram=x", "a whole number"),
-                                        ("fuse=maybe", "true or false"), ("dims=1", "is no option to sweep")])
+@pytest.mark.parametrize("text, said", [("ramm=1", "did you mean 'ram'"), ("ram", "is not KEY=VALUE"),
+                                        ("ram=x", "a whole number"), ("fuse=maybe", "true or false"),
+                                        ("dims=1", "is no option to sweep")])
 def test_a_sweep_that_is_none(text: str, said: str) -> None:
     with pytest.raises(PlanError) as error:
         explore.sweep(text)

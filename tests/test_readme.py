@@ -149,11 +149,20 @@ def test_the_api_example_runs(folder: Path, monkeypatch: pytest.MonkeyPatch,
     assert "kernels" in capsys.readouterr().out and (folder / "out" / "kws" / "kws_int8.h").is_file()
 
 
+def all_commands() -> dict[str, click.Command]:
+    """Every command by its full name, those of groups too."""
+    found = dict(cli.commands)
+    for name, group in cli.commands.items():
+        if isinstance(group, click.Group):
+            found |= {f"{name} {inner}": command for inner, command in group.commands.items()}
+    return found
+
+
 def test_every_command_and_option_is_in_the_readme() -> None:
     words = set(re.findall(r"`([^`\n]+)`", README))
     spelt = {piece.split()[0] for word in words for piece in word.split(", ")}
     missing = []
-    for name, command in cli.commands.items():
+    for name, command in all_commands().items():
         assert f"fuse2c {name}" in README, name
         for option in (p for p in command.params if isinstance(p, click.Option)):
             missing += [f"{name} {flag}" for flag in option.opts if flag not in spelt]
@@ -161,7 +170,7 @@ def test_every_command_and_option_is_in_the_readme() -> None:
 
 
 def test_every_option_of_the_readme_exists() -> None:
-    flags = {flag for command in cli.commands.values() for p in command.params for flag in p.opts}
+    flags = {flag for command in all_commands().values() for p in command.params for flag in p.opts}
     rows = re.findall(r"^\| (`-.*?) \|", README, re.M)
     listed = {piece.split()[0] for row in rows for word in re.findall(r"`([^`]+)`", row) for piece in word.split(", ")}
     assert len(rows) > 10 and sorted(listed - flags) == []

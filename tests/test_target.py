@@ -131,9 +131,9 @@ def test_firmware_times_every_step(tmp_path: Path) -> None:
     folder = tmp_path / "firmware"
     run("bench", str(MODEL), "-t", "cortex-m4", "--firmware", str(folder))
     subprocess.run(["make", "-C", str(folder)], check=True, capture_output=True)
-    done = subprocess.run([qemu.QEMU, "-M", "mps2-an386", "-icount", "shift=0", "-display", "none", "-monitor", "none", "-serial",
-                           "none", "-semihosting-config", "enable=on,target=native", "-kernel", str(folder / "digits_int8.elf")],
-                          capture_output=True, text=True, check=True, timeout=120)
+    command = [qemu.QEMU, "-M", "mps2-an386", "-icount", "shift=0", "-display", "none", "-monitor", "none", "-serial", "none",
+               "-semihosting-config", "enable=on,target=native", "-kernel", str(folder / "digits_int8.elf")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     said = (done.stdout + done.stderr).splitlines()
     rows = [line.split(",") for line in said if line.count(",") == 4]
     assert [r[0] for r in rows[1:]] == [s.function for s in plan.steps] and rows[0] == list(calibrate.COLUMNS)

@@ -210,7 +210,7 @@ class Spec:
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
-    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on beside Work
+    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,8 @@ def depthwise_spec(c: Call) -> Spec:
     inside = [_window.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n) for axis, n in enumerate(c.y[0].shape[2:])]
     cut = 1 - reduce(np.multiply.outer, [i.all(axis=1).astype(np.int64) for i in inside])
     taps = cut * reduce(np.multiply.outer, [i.sum(axis=1) for i in inside])
-    return replace(spec, macs=unpadded(c), effort={"load": int(taps.sum()) * flat.shape[0], "tile": int(cut.sum()) * flat.shape[0]})
+    return replace(spec, macs=unpadded(c),
+                   effort={"load": int(taps.sum()) * flat.shape[0], "tile": int(cut.sum()) * flat.shape[0]})
 
 
 def is_depthwise_dsp(c: Call) -> str:

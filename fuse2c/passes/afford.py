@@ -36,8 +36,8 @@ def run(plan: Plan) -> Plan:
     energy = price.energy_uj(cost, plan.target, clock)
     if o.energy_uj is not None and energy is not None:
         if energy > o.energy_uj:
-            raise OverEnergy(f"an inference takes {energy:,.1f} uJ at {clock.hz / 1e6:g} MHz, {energy - o.energy_uj:,.1f} more than "
-                             f"the limit of {o.energy_uj:,.1f}", hint=_cheaper(plan, cost, energy))
+            raise OverEnergy(f"an inference takes {energy:,.1f} uJ at {clock.hz / 1e6:g} MHz, {energy - o.energy_uj:,.1f} more "
+                             f"than the limit of {o.energy_uj:,.1f}", hint=_cheaper(plan, cost, energy))
         plan = plan.decide("afford", ("energy", True, f"{energy:,.1f} uJ of the allowed {o.energy_uj:,.1f}"))
     return plan
 
@@ -70,7 +70,8 @@ def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
     log = [(f"{r.clock.hz / 1e6:g} MHz", False, f"too slow: {hz:g} inferences take {r.busy:.3g} s of a second")
            for r in found if r.busy > 1]
     if not enough:
-        raise OverEnergy(f"{plan.target.name} is too slow for {hz:g} inferences a second, even at {found[-1].clock.hz / 1e6:g} MHz",
+        raise OverEnergy(f"{plan.target.name} is too slow for {hz:g} inferences a second, even at "
+                         f"{found[-1].clock.hz / 1e6:g} MHz",
                          hint=f"at most {hz / found[-1].busy:.3g} a second; `fuse2c explore` compares targets")
     best = min(enough, key=lambda r: (r.power_uw, r.clock.hz))
     log += [(f"{r.clock.hz / 1e6:g} MHz", False, f"{r.power_uw / 1e3:.4g} mW on average, {best.power_uw / 1e3:.4g} at "
@@ -79,7 +80,8 @@ def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
     limit = plan.options.power_mw
     if limit is not None and best.power_uw > limit * 1e3:
         raise OverEnergy(f"{best.power_uw / 1e3:.4g} mW on average at {hz:g} inferences a second, the limit is {limit:g}",
-                         hint=f"at {best.clock.hz / 1e6:g} MHz, the best clock: at most {_most(best, plan.target, hz, limit):.3g} a second")
+                         hint=f"at {best.clock.hz / 1e6:g} MHz, the best clock: at most "
+                              f"{_most(best, plan.target, hz, limit):.3g} a second")
     plan = plan.decide("afford", *log)
     return replace(plan, target=plan.target.clocked(best.clock.hz))
 
