@@ -197,10 +197,11 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         names = {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
                  "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
         x, to = c.type(0), (1, columns)
-        core = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
+        made = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, pixels), to, end) if pixels \
             else _dsp.dense_flags(x, flat, bias, to, end)
-        tables, words, flags = core
-        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, scratch=4 * words, flags=flags | {"rowwise": True})
+        tables, words, flags = made
+        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, scratch=4 * words,
+                    flags=flags | {"rowwise": True})
     return spec
 
 
@@ -211,7 +212,7 @@ def single(c: Call) -> str:
     depth = c.type(0).shape[-1]
     if c.type(0).count > depth:
         return "several rows share what is widened"
-    return "" if depth > _dsp.LONG or c.y[0].count <= 2 * _dsp.DENSE else "a short row for many outputs"
+    return "" if depth > _dsp.LONG or not _dsp.many(c.y[0].count) else "a short row for many outputs"
 
 
 def nest_form(c: Call) -> Contraction | str:
