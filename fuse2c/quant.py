@@ -42,7 +42,7 @@ class Requant:
 
     @property
     def shift(self) -> int:
-        """S: COMMON_SHIFT, so that layers differ in tables only and can share code, unless that loses too much or proves less."""
+        """S: COMMON_SHIFT, so that layers differ in tables only and share code, unless that loses too much or proves less."""
         largest = self.largest_shift
         if not COMMON_SHIFT < largest <= COMMON_SHIFT + LOST_BITS:
             return largest

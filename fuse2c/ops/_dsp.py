@@ -334,16 +334,16 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
         "quads": seg.length // 4, "unroll": 1 + (seg.length % 8 == 0), "widen": widening(x), "scratch_ctype": "int32_t"}
 
 
-def long(w: np.ndarray) -> bool:
-    """Whether a row of so many elements, for so many outputs, is worth unrolling more than once."""
-    return w.shape[0] > 2 * DENSE
+def many(outputs: int) -> bool:
+    """Whether a dense layer has so many outputs that it is worth unrolling and that they share what is widened."""
+    return outputs > 2 * DENSE
 
 
 def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, y: tuple[int, int], end: Finish,
                 ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """The same as `flags`, for one pixel at a time, its elements widened where they are multiplied: no scratch."""
     form, quads, outputs = packing(x, w, bias), w.shape[1] // 4, w.shape[0]
-    steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if long(w) else 1
+    steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if many(w.shape[0]) else 1
     stream = arranged(w, Segments(w.shape[1]))
     made = tile(1, outputs, DENSE, form, y, end, load="")
     rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]

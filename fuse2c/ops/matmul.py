@@ -207,7 +207,7 @@ def single(c: Call) -> str:
     depth = c.type(0).shape[-1]
     if c.type(0).count > depth:
         return "several rows share what is widened"
-    return "" if depth > _dsp.LONG or c.y[0].count <= 2 * _dsp.DENSE else "a short row for many outputs"
+    return "" if depth > _dsp.LONG or not _dsp.many(c.y[0].count) else "a short row for many outputs"
 
 
 def mve_when(c: Call) -> str:
