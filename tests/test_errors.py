@@ -114,6 +114,8 @@ def option_cases(root: Path) -> dict[str, Callable[[], object]]:
         "int8 outputs of a float model": lambda: compiled(stored, io="int8"),
         "int8 outputs that are inputs": lambda: compiled(passed, io="int8"),
         "int8 outputs that share a tensor": lambda: compiled(twice, io="int8"),
+        "two limits for a step": lambda: compiled(DIGITS, step_budget=500, max_slice_us=5.0),
+        "steps of pushed rows": lambda: compiled(DIGITS, step_budget=500, input_rows=True),
         "too little RAM": lambda: compiled(DIGITS, ram=100),
         "too little flash": lambda: compiled(DIGITS, flash=100),
         "too large for the board": lambda: compiled(write(root, broken.one("Conv", "x w", {
