@@ -42,12 +42,11 @@ class Requant:
 
     @property
     def shift(self) -> int:
-        """S: COMMON_SHIFT, so that layers differ in tables only and share code, unless that loses too much or proves less."""
+        """S: COMMON_SHIFT, so that layers differ in tables only and share code, if all channels are proved with it."""
         largest = self.largest_shift
         if not COMMON_SHIFT < largest <= COMMON_SHIFT + LOST_BITS:
             return largest
-        proved = [_multipliers(self, shift)[1].sum() for shift in (COMMON_SHIFT, largest)]
-        return COMMON_SHIFT if proved[0] == proved[1] else largest
+        return COMMON_SHIFT if _multipliers(self, COMMON_SHIFT)[1].all() else largest
 
     @property
     def largest_shift(self) -> int:

@@ -17,12 +17,18 @@ static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
     return (least > high) ? high : least;
 }
 
-/** The same without a branch on any core, for |v| < 2^30 and |low|, |high| < 2^30. */
+/** All bits if v is negative, else none. */
+static inline int32_t f2c_negative(int32_t v)
+{
+    return -(int32_t)((uint32_t)v >> 31);
+}
+
+/** f2c_clamp_s32 without a branch on any core, for |v| < 2^30 and |low|, |high| < 2^30. */
 static inline int32_t f2c_clamp_masked(int32_t v, int32_t low, int32_t high)
 {
-    const int32_t above = (v - low) & ~((v - low) >> 31);
+    const int32_t above = (v - low) & ~f2c_negative(v - low);
     const int32_t below = (above + low) - high;
-    return (below & (below >> 31)) + high;
+    return (below & f2c_negative(below)) + high;
 }
 
 /** ((acc * mult) >> (32 + shift)) rounded half up, plus a zero point.

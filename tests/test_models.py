@@ -119,7 +119,7 @@ def test_partitions_change_no_byte_and_no_work(name: str) -> None:
     for each in plans:
         with checking.HostModel(each, count=True) as host:
             outputs = b"".join(value.tobytes() for value in host.run(sample).values())
-            counts = host.counted()
+            counts = {what: n for what, n in host.counted().items() if what in ("macs", "launches", "calls")}
         assert counts == {"macs": each.macs, "launches": each.launches, "calls": each.call_count}
         found.append((outputs, counts["macs"]))
     assert len(set(found)) == 1

@@ -93,13 +93,13 @@ def test_shift_leaves_the_greatest_multiplier_below_two_to_the_31() -> None:
 
 
 def test_layers_have_one_shift_where_nothing_is_lost() -> None:
-    """As much must be proved as with the largest shift, which is otherwise kept."""
+    """All must be proved with it; else the largest shift is kept."""
     seen = set()
     for scale in np.geomspace(0.0004, 0.03, 80):
         r = Requant("fixed", (scale,), (float(np.float32(scale)),), 3, -128, 127, (int(200 / scale),))
         largest = r.largest_shift
         assert largest - quant.LOST_BITS <= r.shift <= largest
-        assert r.proved == int(quant._multipliers(r, largest)[1].sum())
+        assert r.proved >= int(quant._multipliers(r, largest)[1].sum())
         seen.add((r.shift == quant.COMMON_SHIFT, largest > quant.COMMON_SHIFT))
     assert {(True, True), (False, True)} <= seen
 

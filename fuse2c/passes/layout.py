@@ -64,13 +64,13 @@ class _State:
             return ()
         if kind == "spatial":
             return (0, 2, 1, 3) if y in self.planar else (0, *range(2, rank), 1)
-        if kind in ("same", "strided") and rank in (3, 4) and y in self.for_windows:
-            return (0, *range(2, rank), 1)
         if kind in ("same", "strided"):
             like = [self.type(t) for t in node.inputs if t and self.tensors[t].data is None
                     and len(self.type(t).shape) == rank]
-            if like:
-                return max(like, key=lambda t: (t.count, t.order != ())).order
+            if like and (found := max(like, key=lambda t: (t.count, t.order != ())).order):
+                return found
+            if rank in (3, 4) and y in self.for_windows:
+                return (0, *range(2, rank), 1)
         return ()
 
     def as_view(self, node: Node, y: str) -> bool:
