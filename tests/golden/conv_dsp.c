@@ -4,7 +4,7 @@
  *   9216 multiply-accumulates */
 static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t mult)
 {
-    const int32_t v0 = f2c_requant_s8(acc, mult, -1020, 3);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, mult, -16320, 7);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
@@ -50,14 +50,14 @@ static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, 
                 w += 1;
             }
         }
-        y_row[at + oc] = digits_int8_02_conv_out(acc00, w[0]);
-        y_row[at + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc01, acc00), w[1]);
-        y_row[at + 16 + oc] = digits_int8_02_conv_out(acc10, w[0]);
-        y_row[at + 16 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc11, acc10), w[1]);
-        y_row[at + 32 + oc] = digits_int8_02_conv_out(acc20, w[0]);
-        y_row[at + 32 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc21, acc20), w[1]);
-        y_row[at + 48 + oc] = digits_int8_02_conv_out(acc30, w[0]);
-        y_row[at + 48 + (oc + 1)] = digits_int8_02_conv_out(f2c_upper_sum(acc31, acc30), w[1]);
+        y_row[at + (oc * 8)] = digits_int8_02_conv_out(acc00, w[0]);
+        y_row[at + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc01, acc00), w[1]);
+        y_row[at + 1 + (oc * 8)] = digits_int8_02_conv_out(acc10, w[0]);
+        y_row[at + 1 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc11, acc10), w[1]);
+        y_row[at + 2 + (oc * 8)] = digits_int8_02_conv_out(acc20, w[0]);
+        y_row[at + 2 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc21, acc20), w[1]);
+        y_row[at + 3 + (oc * 8)] = digits_int8_02_conv_out(acc30, w[0]);
+        y_row[at + 3 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc31, acc30), w[1]);
         w += 2;
     }
 }
@@ -88,7 +88,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
     F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 320);
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16, DEPTH = 9 };
     enum { ADJACENT = 1, EDGE = 24 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {

@@ -12,8 +12,8 @@ static inline int8_t digits_int8_03_conv_out(int32_t acc, int32_t mult)
 static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *restrict y_row)
 {
     enum { OUT_C = 16, K_H = 3 };
-    enum { STRIDE_W = 1, PAD_LEFT = 1, X_SC = 1 };
-    enum { X_SW = 16, Y_SW = 16, BLOCK = 5 };
+    enum { STRIDE_W = 1, PAD_LEFT = 1, X_SC = 8 };
+    enum { X_SW = 1, Y_SW = 16, BLOCK = 5, FILLS = -8323200 };
     const int32_t *w = digits_int8_03_conv_w;
     for (int32_t oc = 0; oc < OUT_C; ++oc) {
         const int32_t start = w[0];
@@ -26,17 +26,21 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *rest
             for (int32_t ky = 0; ky < K_H; ++ky) {
                 const int8_t *const px = &x_rows[ky][left];
                 const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
-                const int32_t p0 = f2c_pair(-128, px[0 * X_SW]);
-                acc0 = f2c_smlad(p0, b0, acc0);
-                acc1 = f2c_smlatb(p0, b0, acc1);
-                const int32_t p1 = f2c_pair(px[1 * X_SW], px[2 * X_SW]);
-                acc0 = f2c_smlabt(p1, b1, acc0);
-                acc1 = f2c_smlad(p1, b1, acc1);
-                acc2 = f2c_smlad(p1, b0, acc2);
+                /* padding */
+                acc0 = f2c_smlabb(FILLS, b0, acc0);
+                const int32_t v1 = f2c_load4(&px[0]);
+                const int32_t p1 = f2c_sxtb16(v1);
+                acc0 = f2c_smlabb(p1, b1, acc0);
+                acc1 = f2c_smlad(p1, b0, acc1);
+                acc2 = f2c_smlatb(p1, b1, acc2);
                 acc3 = f2c_smlatb(p1, b0, acc3);
-                const int32_t p2 = f2c_pair(px[3 * X_SW], px[4 * X_SW]);
-                acc2 = f2c_smlabt(p2, b1, acc2);
-                acc3 = f2c_smlad(p2, b1, acc3);
+                const int32_t p2 = f2c_sxtb16_ror8(v1);
+                acc0 = f2c_smlabt(p2, b0, acc0);
+                acc1 = f2c_smlabb(p2, b1, acc1);
+                acc2 = f2c_smlad(p2, b0, acc2);
+                acc3 = f2c_smlatb(p2, b1, acc3);
+                const int32_t p5 = px[4];
+                acc3 = f2c_smlabt(p5, b0, acc3);
             }
             y_row[at + oc] = digits_int8_03_conv_out(acc0, mult);
             y_row[at + 16 + oc] = digits_int8_03_conv_out(acc1, mult);
@@ -51,17 +55,21 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *rest
             for (int32_t ky = 0; ky < K_H; ++ky) {
                 const int8_t *const px = &x_rows[ky][left];
                 const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
-                const int32_t p0 = f2c_pair(px[0 * X_SW], px[1 * X_SW]);
+                /* padding */
+                acc3 = f2c_smlabt(FILLS, b0, acc3);
+                const int32_t v0 = f2c_load4(&px[0]);
+                const int32_t p0 = f2c_sxtb16(v0);
                 acc0 = f2c_smlad(p0, b0, acc0);
-                acc1 = f2c_smlatb(p0, b0, acc1);
-                const int32_t p1 = f2c_pair(px[2 * X_SW], px[3 * X_SW]);
-                acc0 = f2c_smlabt(p1, b1, acc0);
-                acc1 = f2c_smlad(p1, b1, acc1);
-                acc2 = f2c_smlad(p1, b0, acc2);
+                acc1 = f2c_smlatb(p0, b1, acc1);
+                acc2 = f2c_smlatb(p0, b0, acc2);
+                const int32_t p1 = f2c_sxtb16_ror8(v0);
+                acc0 = f2c_smlabb(p1, b1, acc0);
+                acc1 = f2c_smlad(p1, b0, acc1);
+                acc2 = f2c_smlatb(p1, b1, acc2);
                 acc3 = f2c_smlatb(p1, b0, acc3);
-                const int32_t p2 = f2c_pair(px[4 * X_SW], -128);
-                acc2 = f2c_smlabt(p2, b1, acc2);
-                acc3 = f2c_smlad(p2, b1, acc3);
+                const int32_t p4 = px[4];
+                acc2 = f2c_smlabt(p4, b0, acc2);
+                acc3 = f2c_smlabb(p4, b1, acc3);
             }
             y_row[at + oc] = digits_int8_03_conv_out(acc0, mult);
             y_row[at + 16 + oc] = digits_int8_03_conv_out(acc1, mult);
@@ -76,8 +84,8 @@ static F2C_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *rest
 static F2C_CORE void digits_int8_03_conv_edge(const int8_t **x_rows, int8_t *restrict y_row, int32_t ky_first, int32_t ky_end)
 {
     enum { OUT_C = 16, K_H = 3 };
-    enum { STRIDE_W = 1, PAD_LEFT = 1, X_SC = 1 };
-    enum { X_SW = 16, Y_SW = 16, BLOCK = 5, FILLS = -8323200 };
+    enum { STRIDE_W = 1, PAD_LEFT = 1, X_SC = 8 };
+    enum { X_SW = 1, Y_SW = 16, BLOCK = 5, FILLS = -8323200 };
     const int32_t *w = digits_int8_03_conv_w;
     for (int32_t oc = 0; oc < OUT_C; ++oc) {
         int32_t start = w[0];
@@ -86,7 +94,7 @@ static F2C_CORE void digits_int8_03_conv_edge(const int8_t **x_rows, int8_t *res
             if ((ky < ky_first) || (ky >= ky_end)) {
                 const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
                 start = f2c_smlad(FILLS, b0, start);
-                start = f2c_smlabt(FILLS, b1, start);
+                start = f2c_smlabb(FILLS, b1, start);
             }
         }
         for (int32_t ox = 0; ox < 4; ox += 4) {
@@ -97,17 +105,21 @@ static F2C_CORE void digits_int8_03_conv_edge(const int8_t **x_rows, int8_t *res
             for (int32_t ky = ky_first; ky < ky_end; ++ky) {
                 const int8_t *const px = &x_rows[ky][left];
                 const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
-                const int32_t p0 = f2c_pair(-128, px[0 * X_SW]);
-                acc0 = f2c_smlad(p0, b0, acc0);
-                acc1 = f2c_smlatb(p0, b0, acc1);
-                const int32_t p1 = f2c_pair(px[1 * X_SW], px[2 * X_SW]);
-                acc0 = f2c_smlabt(p1, b1, acc0);
-                acc1 = f2c_smlad(p1, b1, acc1);
-                acc2 = f2c_smlad(p1, b0, acc2);
+                /* padding */
+                acc0 = f2c_smlabb(FILLS, b0, acc0);
+                const int32_t v1 = f2c_load4(&px[0]);
+                const int32_t p1 = f2c_sxtb16(v1);
+                acc0 = f2c_smlabb(p1, b1, acc0);
+                acc1 = f2c_smlad(p1, b0, acc1);
+                acc2 = f2c_smlatb(p1, b1, acc2);
                 acc3 = f2c_smlatb(p1, b0, acc3);
-                const int32_t p2 = f2c_pair(px[3 * X_SW], px[4 * X_SW]);
-                acc2 = f2c_smlabt(p2, b1, acc2);
-                acc3 = f2c_smlad(p2, b1, acc3);
+                const int32_t p2 = f2c_sxtb16_ror8(v1);
+                acc0 = f2c_smlabt(p2, b0, acc0);
+                acc1 = f2c_smlabb(p2, b1, acc1);
+                acc2 = f2c_smlad(p2, b0, acc2);
+                acc3 = f2c_smlatb(p2, b1, acc3);
+                const int32_t p5 = px[4];
+                acc3 = f2c_smlabt(p5, b0, acc3);
             }
             y_row[at + oc] = digits_int8_03_conv_out(acc0, mult);
             y_row[at + 16 + oc] = digits_int8_03_conv_out(acc1, mult);
@@ -122,17 +134,21 @@ static F2C_CORE void digits_int8_03_conv_edge(const int8_t **x_rows, int8_t *res
             for (int32_t ky = ky_first; ky < ky_end; ++ky) {
                 const int8_t *const px = &x_rows[ky][left];
                 const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
-                const int32_t p0 = f2c_pair(px[0 * X_SW], px[1 * X_SW]);
+                /* padding */
+                acc3 = f2c_smlabt(FILLS, b0, acc3);
+                const int32_t v0 = f2c_load4(&px[0]);
+                const int32_t p0 = f2c_sxtb16(v0);
                 acc0 = f2c_smlad(p0, b0, acc0);
-                acc1 = f2c_smlatb(p0, b0, acc1);
-                const int32_t p1 = f2c_pair(px[2 * X_SW], px[3 * X_SW]);
-                acc0 = f2c_smlabt(p1, b1, acc0);
-                acc1 = f2c_smlad(p1, b1, acc1);
-                acc2 = f2c_smlad(p1, b0, acc2);
+                acc1 = f2c_smlatb(p0, b1, acc1);
+                acc2 = f2c_smlatb(p0, b0, acc2);
+                const int32_t p1 = f2c_sxtb16_ror8(v0);
+                acc0 = f2c_smlabb(p1, b1, acc0);
+                acc1 = f2c_smlad(p1, b0, acc1);
+                acc2 = f2c_smlatb(p1, b1, acc2);
                 acc3 = f2c_smlatb(p1, b0, acc3);
-                const int32_t p2 = f2c_pair(px[4 * X_SW], -128);
-                acc2 = f2c_smlabt(p2, b1, acc2);
-                acc3 = f2c_smlad(p2, b1, acc3);
+                const int32_t p4 = px[4];
+                acc2 = f2c_smlabt(p4, b0, acc2);
+                acc3 = f2c_smlabb(p4, b1, acc3);
             }
             y_row[at + oc] = digits_int8_03_conv_out(acc0, mult);
             y_row[at + 16 + oc] = digits_int8_03_conv_out(acc1, mult);
