@@ -13,10 +13,10 @@ from fuse2c.wcet.image import Image
 M = 0xFFFFFFFF
 SIGN = 0x80000000
 WINDOW = 24             # bits of an offset in a window
-FIRST, ARENA, STACK = 0xD0, 0xDE, 0xDF
+FIRST, ARENA, STACK = 0x93, 0xA1, 0xA2
 """The windows: arguments from FIRST on; of an arena, which like the stack is aligned; the stack the last one.
 
-No factor by which compilers divide by a small number lies in one: 0x92492493, for 7, would be taken for an address.
+No factor by which compilers divide by a number up to 50 lies in one: 0x92492493, for 7, would be taken for an address.
 """
 WINDOWS = FIRST << WINDOW
 MIDDLE = 1 << (WINDOW - 1)
