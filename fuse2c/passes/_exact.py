@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fuse2c.errors import ToolMissing
+from fuse2c.errors import InternalError, ToolMissing
 
 SECONDS = 60.0      # at most; what is found by then counts
 
@@ -62,7 +62,8 @@ def solve(sizes: Sequence[int], bounds: dict[tuple[int, int], tuple[int, int]], 
     first = [highest, *(o // align for o in start),
              *(int(start[j] - start[i] >= bounds[i, j][1]) for i, j in above)]
     solver.setSolution(len(first), np.arange(len(first), dtype=np.int32), np.asarray(first, np.float64))
-    solver.run()
+    if solver.run() == highspy.HighsStatus.kError:      # such as another number of threads than earlier in the process
+        raise InternalError(f"the placement's integer program ended as {solver.getModelStatus()}")
     info, values = solver.getInfo(), solver.getSolution().col_value
     offsets = tuple(round(v) * align for v in values[1:1 + len(at)]) if values else tuple(start)
     proven = int(np.ceil(info.mip_dual_bound - 1e-6)) if np.isfinite(info.mip_dual_bound) else least

@@ -25,6 +25,7 @@ def longest(engine: Engine, entry: int) -> int:
     with silent():
         model = highspy.Highs()
         model.setOptionValue("output_flag", False)
+        model.setOptionValue("threads", 1)      # all of a process must agree, see passes/_exact.py
     into: dict[Node, list[int]] = {}
     out: dict[Node, list[int]] = {}
     for index, (a, b, is_call) in enumerate(edges):
