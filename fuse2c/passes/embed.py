@@ -23,13 +23,13 @@ def run(plan: Plan) -> Plan:
     """Each Concat and Slice in turn; a refusal is a decision with its reason."""
     if not plan.options.fuse or RULE in plan.options.no_fuse_rules:
         return plan
+    ways = {"Concat": (_joined, "its operands are written in place"), "Slice": (_cut, "its readers read in place")}
     for step in plan.steps:
-        if step.node.op not in ("Concat", "Slice") or step.node.body:
+        if step.node.op not in ways or step.node.body:
             continue
+        embed, what = ways[step.node.op]
         try:
-            plan = _joined(plan, step) if step.node.op == "Concat" else _cut(plan, step)
-            what = "its operands are written in place" if step.node.op == "Concat" else "its readers read in place"
-            plan = plan.decide("embed", (f"{RULE} at {step.node.name}", True, what))
+            plan = embed(plan, step).decide("embed", (f"{RULE} at {step.node.name}", True, what))
         except Refused as e:
             plan = plan.decide("embed", (f"{RULE} at {step.node.name}", False, str(e)))
     return plan
