@@ -88,8 +88,10 @@ def price_of(plan: Plan, step: Step) -> Price:
 
 def of_step(plan: Plan, step: Step) -> Cost:
     """All calls of one step."""
+    if step.spec.written:
+        return Cost()
     price, images = price_of(plan, step), step.spec.images
-    total = 0.0 if step.spec.written else instructions(price, counts(plan, step, price.tile_of))
+    total = instructions(price, counts(plan, step, price.tile_of))
     read, written, weights = (n * images for n in traffic(plan, step).total)
     stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
               for what, n in (("arena", read + written), ("weights", weights))}
@@ -199,8 +201,6 @@ class Traffic:
 def traffic(plan: Plan, step: Step) -> Traffic:
     """What one call of a step (for one image) moves."""
     g, spec, images = plan.graph, step.spec, step.spec.images
-    if spec.written:
-        return Traffic(spec.rows, spec.by_rows)
     weights = sum(a.nbytes for a in plan.constants(step))
     operands = [t for t in dict.fromkeys(step.node.inputs) if t and g.data(t) is None]
     results = sum(g.type(t).bytes for t in step.node.outputs if t) // images
