@@ -107,6 +107,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
 #endif
 
+/** F2C_ALL_REGISTERS(arm, portable): statements with a block of assembly that takes 14 registers and Arm's DSP extension, and
+ *  statements for other cores and compilers. Without optimisation there is no register for it, clang refuses it. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP)
+#define F2C_ALL_REGISTERS(arm, portable) arm
+#else
+#define F2C_ALL_REGISTERS(arm, portable) portable
+#endif
+
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
  *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
  *  in f2c_dots.h: the portable statements, too. */
@@ -156,6 +164,16 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_CORE __attribute__((noipa))
 #else
 #define F2C_CORE
+#endif
+
+/** F2C_TILE_CORE: the same around F2C_ALL_REGISTERS. gcc would also collect bytes in a register to store them as a word, copy
+ *  the loop for a stride of one, and keep more addresses than there are registers for. */
+#if defined(__clang__)
+#define F2C_TILE_CORE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define F2C_TILE_CORE __attribute__((noipa, optimize("no-schedule-insns", "no-tree-slp-vectorize", "no-version-loops-for-strides", "no-ivopts")))
+#else
+#define F2C_TILE_CORE
 #endif
 
 /** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,

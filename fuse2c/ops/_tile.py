@@ -34,7 +34,8 @@ class Lane:
     out: int
     channel: str
     store: Store
-    text: str = ""      # the statement that finishes and stores it, filled in by the code generator
+    upper: bool = False     # the sum is finished as it was collected, times 256
+    text: str = ""          # the statement that finishes and stores it, filled in by the code generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +149,10 @@ def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> 
     return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
-def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "") -> Scalar:
+def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", bits: int = 0) -> Scalar:
     """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it.
 
-    mult: C text of the multiplier, if it is not to be read from a table.
+    mult: C text of the multiplier, if it is not to be read from a table. bits: by how many the value is shifted left.
     """
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits = (r.low, r.high)
@@ -165,7 +166,7 @@ def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "") 
         return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits, words=words)
     table, mult = ({}, mult) if mult else ({"mult": r.multipliers}, f"{{t_mult}}{index}")
     if r.shift >= 33:
-        j = r.shift - 32
+        j = r.shift - 32 + bits
         args = f"({value}, {mult}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
         limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
         if value != "{a}" or not table:

@@ -349,9 +349,10 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         found = _dsp.runs(names["OUT_W"], pixels)
         end = _dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
+        own = flags.pop("own")
         in_line = not seg.loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(in_line),
-               "GROUP_STEP": names["STRIDE_W"], "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
+        own |= {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(in_line),
+                "GROUP_STEP": names["STRIDE_W"], "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
         strip = flags["strips"][found[0].key]
         edge = 0 if is_pointwise(c) == "" else strip.groups * strip.width * x.shape[1]
         return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)

@@ -194,8 +194,8 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         rows = c.type(0).count // depth
         x, to = c.type(0), (1, columns)
         tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, tile), to, end) if tile \
-            else _dsp.dense_flags(x, flat, bias, to, end)
-        return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=end.scalar, channel=end.channel,
+            else _dsp.dense_flags(x, flat, bias, end)
+        return Spec(constants=pixels(rows, depth, columns) | flags.pop("own"), tables=tables, finish=end.scalar, channel=end.channel,
                     scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
 
