@@ -82,6 +82,11 @@ class View:
         return "" if self.tail else "restrict "
 
     @property
+    def moving(self) -> tuple[str, ...]:
+        """Pointers to rows that lie in memory like the result's, which itself is the first."""
+        return ("y_row", *(f"{r.name}_row" for r in self.tail if r.row != "0"))
+
+    @property
     def tail_args(self) -> str:
         """What a further function of the kernel is passed for the tail: pointers to rows, behind other arguments."""
         return "".join(f", {r.name}_row" for r in self.tail)

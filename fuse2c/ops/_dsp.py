@@ -32,10 +32,17 @@ UPPER = 8               # bits by which the sums of odd outputs are shifted, as 
 
 @dataclass(frozen=True, slots=True)
 class Step(Lane):
-    """A lane: what it multiplies its pixel with, and C lines in front: what is first used here, the way to its element."""
+    """A lane of the inner loop: what it multiplies its pixel with, and C lines in front, of what is first used here."""
 
     weight: str = ""
     before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Lane):
+    """A lane of a tile; `advance`: by how many elements pointers to the result move on in front of it, as C text."""
+
+    advance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +285,6 @@ def times(name: str, n: int) -> str:
     return ("0", name)[n] if n < 2 else f"{n} * {name}"
 
 
-def plus(base: str, more: str) -> str:
-    """C text of a sum."""
-    return base if more == "0" else f"{base} + {more if more.isidentifier() or more.isdecimal() else f'({more})'}"
-
-
 def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) -> Tile:
     """The sums s[..] of a tile, pixels of the even output first; y: distance of neighbouring channels and pixels of the result.
 
@@ -293,27 +295,26 @@ def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) 
     made = []
     for first, last, size, stop in ((0, paired, 2, "PAIRED"), (paired, outputs, 1, "GROUP_OUT")):
         if first < last:
-            lanes = tuple(_pair_lane(p, o, pixels, form, y, end)
-                          for o, p in sorted(((o, p) for o in range(size) for p in range(pixels)), key=lambda l: l[::1 if y[0] != 1 else -1]))
-            advance = "at += Y_SC;" if y[0] != 1 else f"at += {size};"
-            made.append((Behind(first, last, size, behind, "PAIRED" if first else "0", stop, advance), lanes))
+            order = [(p, o) for o in range(size) for p in range(pixels)]
+            lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
+            made.append((Behind(first, last, size, behind, "PAIRED" if first else "0", stop, "Y_SC" if y[0] != 1 else str(size)), lanes))
     return Tile(range(pixels), tuple(made))
 
 
-def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: Finish) -> Step:
-    """Pixel p of the even (0) or odd (1) output. Channel by channel, the element's index moves on between outputs."""
+def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: Finish) -> Sum:
+    """Pixel p of the even (0) or odd (1) output. Channel by channel, pointers move on between the two."""
     by_channel = y[0] != 1
     acc = f"s[{o * pixels + p}]"
-    at = plus("at", str(p) if y[1] == 1 else times("Y_SW", p))
+    at = str(p) if y[1] == 1 else times("Y_SW", p)
     channel = end.value(o, "oc + 1" if o else "oc", int(form == "apart"))
     upper = bool(o) and form == "joined" and end.upper is not None
     value = acc
     if o and form != "bytes":
         value = f"{'f2c_upper' if upper else 'f2c_upper_sum'}({acc}, s[{p}])"
         value += " + w[0]" if form == "apart" else ""
-    before = ("at += Y_SC;",) if o and by_channel and p == 0 else ()
-    store = Store(value, channel, at if by_channel or not o else f"{at} + 1")
-    return Step(acc, p, o, channel, store, before=before, upper=upper)
+    if o and not by_channel:
+        at = f"{at} + 1" if p else "1"
+    return Sum(acc, p, o, channel, Store(value, channel, at), upper, advance="Y_SC" if o and by_channel and p == 0 else "")
 
 
 def dense_tile(outputs: int, form: str, end: Finish) -> Tile:
