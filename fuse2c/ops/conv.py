@@ -231,17 +231,19 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
     table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    words = (len(order) + 1) // 2
-    padding = _dsp_depthwise.padding(rows)
-    forms = _dsp_depthwise.forms(height, not inside.all())
-    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
-             "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
-             "closed": "}" if len(forms) > 1 else "",
-             "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
+    words, padding = (len(order) + 1) // 2, _dsp_depthwise.padding(rows)
+    forms = _dsp_depthwise.forms(height, not inside.all(), rows.planar)
+    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding, "single": end.single,
+             "streamed": end.multipliers is not None, "forms": forms, "masked": any(f.masked for f in forms),
+             "ranged": any(f.ranged for f in forms), "closed": "}" if len(forms) > 1 else "",
+             "outside": "{fill}" if rows.planar and unrolled and not inside.all() else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"BLOCK": 1 + height * words + (end.multipliers is not None), "MIDDLE": _dsp_depthwise.middle(found).end,
            "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
+    tables = {"w": table}
+    if flags["masked"]:
+        tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
     effort = _dsp_depthwise.effort(found, len(order), height * names["OUT_H"], int(inside.sum()))
-    spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
+    spec = replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel,
                    effort={key: n * names["OUT_C"] for key, n in effort.items()})
     rows_inside = c.type(0).shape[0] * int(inside.sum())
     return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
