@@ -176,6 +176,13 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_TILE_CORE
 #endif
 
+/** F2C_IN_MEMORY(array): its elements are loaded again from here on. gcc would load them all ahead, and spill them. */
+#if defined(__GNUC__)
+#define F2C_IN_MEMORY(array) __asm__("" : "+m"(array))
+#else
+#define F2C_IN_MEMORY(array) ((void)0)
+#endif
+
 /** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,
  *  and delay sums until they are needed, which takes more vectors than there are. */
 #if defined(__clang__)

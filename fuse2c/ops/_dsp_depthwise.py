@@ -252,25 +252,35 @@ def _columns(inside: list[bool], skip: int, size: int, rows: Rows, fill: int) ->
 
 
 def _words(inside: list[bool], skip: int, size: int, rows: Rows) -> list[Columns]:
-    """Columns of a planar row: words of four where they are all inside, single ones at the end, the padding's value."""
+    """Columns of a tile of a planar row: words of four where they are all inside."""
     end = skip + sum(inside)
     loads = list(range(skip, end - 3, 2 if rows.stride == 1 else 4))
+    outputs = {f"acc{o}": {o * rows.stride + tap: tap for tap in range(rows.taps)} for o in range(size)}
+    return products(outputs, inside, skip, loads, rows)
+
+
+def products(outputs: dict[str, dict[int, int]], inside: list[bool], skip: int, loads: list[int], rows: Rows) -> list[Columns]:
+    """Columns of a planar row, each with the products that it is in: words of four from `loads` on, then single ones.
+
+    outputs: of each sum, which column is under which tap. inside: whether columns are in the row, the first such one being
+    number `skip`; else they have the padding's value.
+    """
     pairs = [c for load in loads for c in (load, load + 1)]      # the first columns of pairs (c, c + 2)
-    alone = [c for c in range(skip, end) if not any(c in (p, p + 2) for p in pairs)]
+    alone = [c for c in range(len(inside)) if inside[c] and not any(c in (p, p + 2) for p in pairs)]
     macs: dict[str, list[Mac]] = {}
-    for o in range(size):
-        columns = {o * rows.stride + tap: tap for tap in range(rows.taps)}
+    for acc, under in outputs.items():
+        columns = dict(under)
         for p in pairs:
             taps = (columns.get(p, -1), columns.get(p + 2, -1))
             if taps in rows.pairs:
-                macs.setdefault(f"p{p}", []).append(Mac(f"acc{o}", "f2c_smlad", rows.pairs.index(taps)))
+                macs.setdefault(f"p{p}", []).append(Mac(acc, "f2c_smlad", rows.pairs.index(taps)))
                 del columns[p], columns[p + 2]
         for c, tap in columns.items():
             word = next(i for i, pair in enumerate(rows.pairs) if tap in pair)
             other = HALVES[rows.pairs[word].index(tap)]
             p = next((p for p in pairs if c in (p, p + 2)), c)
             name = f"p{p}" if inside[c] else "FILLS"
-            macs.setdefault(name, []).append(Mac(f"acc{o}", f"f2c_smla{HALVES[p != c] if inside[c] else 'b'}{other}", word))
+            macs.setdefault(name, []).append(Mac(acc, f"f2c_smla{HALVES[p != c] if inside[c] else 'b'}{other}", word))
     found = [Columns("FILLS", "", tuple(macs["FILLS"]))] if "FILLS" in macs else []
     for load in loads:
         found.append(Columns(f"v{load}", f"f2c_load4(&px[{load - skip}])", ()))

@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _dsp_stream, _mve, _mve_depthwise, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -228,6 +228,7 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     height, taps = names["K_H"], names["K_W"]
     rows = _dsp_depthwise.Rows(taps, names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)))
     found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel)
+    flowing = _dsp_stream.stream(names, rows, end.channel) if height <= _dsp_depthwise.UNROLLED else None
     unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
     table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
@@ -235,9 +236,12 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     forms = _dsp_depthwise.forms(height, not inside.all(), rows.planar)
     flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding, "single": end.single,
              "streamed": end.multipliers is not None, "forms": forms, "masked": any(f.masked for f in forms),
-             "ranged": any(f.ranged for f in forms), "closed": "}" if len(forms) > 1 else "",
+             "ranged": any(f.ranged for f in forms), "stream": None, "closed": "}" if len(forms) > 1 else "",
              "outside": "{fill}" if rows.planar and unrolled and not inside.all() else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * words + (end.multipliers is not None), "MIDDLE": _dsp_depthwise.middle(found).end,
+    if flowing is not None:
+        flags |= {"stream": flowing[0], "tile": flowing[1]}
+    own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
+           "MIDDLE": flowing[0].middle if flowing else _dsp_depthwise.middle(found).end,
            "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
     tables = {"w": table}
     if flags["masked"]:
