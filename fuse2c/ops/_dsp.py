@@ -194,6 +194,14 @@ def _bare(c: Call) -> bool:
     return all(g.type(t).shape == shape or (g.data(t) is not None and g.type(t).count == 1) for t in operands)
 
 
+def alone(c: Call) -> bool:
+    """Whether what is fused behind an operator reads no other tensors."""
+    if c.group is None:
+        return True
+    made = {t for n in c.group.node.parts for t in n.outputs}
+    return all(t in made or c.group.graph.data(t) is not None for n in c.group.node.parts[1:] for t in n.inputs if t)
+
+
 def runs(width: int, largest: int = LARGEST) -> tuple[Run, ...]:
     """A row as the fewest tiles of at most `largest` pixels: none is smaller by more than one than another."""
     count = -(-width // largest)

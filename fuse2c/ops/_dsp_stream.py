@@ -71,7 +71,7 @@ def stream(names: dict[str, int], rows: Rows, channel: str) -> tuple[Stream, dic
     columns = {key: tuple(products({_sum(j): {first(j) + t: t for t in range(taps) if 0 <= first(j) + t < len(inside[key])}
                                     for j in (every if key == "trip" else rest)},
                                    inside[key], 0, list(range(0, step, 4)) if key == "trip" else [], rows)) for key in stores}
-    tiles = {key: Tile(range(len(js)), ((Block(0, 1, 1), tuple(_lane(j, names["Y_SC"], channel) for j in js)),))
+    tiles = {key: Tile(range(len(js)), ((Block(0, 1, 1), tuple(_lane(j, channel) for j in js)),))
              for key, js in stores.items()}
     words = tuple(f"taps[({len(rows.pairs)} * ky) + {i}]" for i in range(len(rows.pairs)))
     parts = {key: Part(tuple(_sum(j) for j in js if j not in carried), columns[key], key, _taps(columns[key], words))
@@ -98,6 +98,6 @@ def _border(acc: str, taps: int, rows: Rows) -> list[Mac]:
     return found
 
 
-def _lane(j: int, channel_step: int, channel: str) -> Lane:
-    at = "last" if j < 0 else ("at", "at + Y_SW")[j] if j < 2 else f"at + ({j} * Y_SW)"
+def _lane(j: int, channel: str) -> Lane:
+    at = "last" if j < 0 else ("0", "Y_SW")[j] if j < 2 else f"{j} * Y_SW"
     return Lane(_sum(j), max(j, 0), 0, channel, Store(_sum(j), channel, at))

@@ -228,7 +228,7 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     height, taps = names["K_H"], names["K_W"]
     rows = _dsp_depthwise.Rows(taps, names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)))
     found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel)
-    flowing = _dsp_stream.stream(names, rows, end.channel) if height <= _dsp_depthwise.UNROLLED else None
+    flowing = _dsp_stream.stream(names, rows, end.channel) if height <= _dsp_depthwise.UNROLLED and _dsp.alone(c) else None
     unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
     table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
