@@ -166,13 +166,21 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_CORE
 #endif
 
-/** F2C_TILE_CORE: the same around F2C_ALL_REGISTERS. gcc would also collect bytes in a register to store them as a word, copy
- *  the loop for a stride of one, and keep more addresses than there are registers for. */
+/** F2C_ROW_CORE: the same for a loop that needs all registers. gcc would also copy it for a stride of one, collect bytes in
+ *  a register to store them as a word, and keep more addresses than there are registers for. F2C_TILE_CORE: around a block
+ *  that takes all of them (F2C_ALL_REGISTERS), gcc would keep constants from trip to trip, and load each where it is used. */
 #if defined(__clang__)
+#define F2C_ROW_CORE __attribute__((noinline))
 #define F2C_TILE_CORE __attribute__((noinline))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_FEW "no-schedule-insns", "no-tree-slp-vectorize", "no-version-loops-for-strides", "no-ivopts"
+#define F2C_ROW_CORE __attribute__((noipa, optimize(F2C_FEW)))
+#define F2C_TILE_CORE __attribute__((noipa, optimize(F2C_FEW, "no-move-loop-invariants", "no-gcse")))
 #elif defined(__GNUC__)
-#define F2C_TILE_CORE __attribute__((noipa, optimize("no-schedule-insns", "no-tree-slp-vectorize", "no-version-loops-for-strides", "no-ivopts")))
+#define F2C_ROW_CORE __attribute__((noipa))
+#define F2C_TILE_CORE __attribute__((noipa))
 #else
+#define F2C_ROW_CORE
 #define F2C_TILE_CORE
 #endif
 

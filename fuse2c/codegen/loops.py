@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 FUNCTION = re.compile(r"^\w[\w \t*()]*?\b(\w+)\(")
 ENUM = re.compile(r"^\s*enum \{")
 LOOP = re.compile(r"^(\s*)for \(int32_t (\w+) = (.+?); \2 < (.+?); (?:\+\+\2|\2 \+= (.+?))\) \{$")
+STREAM = re.compile(r"^(\s*)for \(const int32_t \*const (\w+) = &w\[(\w+) \* \w+\]; w < \2;\) \{$")
+"""Over a stream of so many pieces of so many words."""
 BOUND = "F2C_LOOPBOUND"
 
 Bound = tuple[int, int]
@@ -31,7 +33,7 @@ def annotated(text: str, found: Sequence[Bound | None]) -> str:
     out: list[str] = []
     rest = iter(found)
     for line in text.split("\n"):
-        if match := LOOP.match(line):
+        if match := LOOP.match(line) or STREAM.match(line):
             bound = next(rest)
             at = len(out) - out[-1].lstrip().startswith("F2C_UNROLL")       # that belongs to the loop itself
             if bound is not None and BOUND not in out[at - 1]:
@@ -51,6 +53,8 @@ def _found(lines: Sequence[str], rows: Mapping[str, int]) -> Iterator[Bound | No
             constants |= {name: int(value) for name, value in re.findall(r"(\w+) = (-?\d+)", line)}
         elif found := LOOP.match(line):
             yield _bounds(found[3], found[4], found[5] or "1", constants, rows.get(function, 0))
+        elif found := STREAM.match(line):
+            yield _bounds("0", found[3], "1", constants, 0)
 
 
 def _bounds(first: str, end: str, step: str, constants: Mapping[str, int], rows: int) -> Bound | None:

@@ -15,10 +15,10 @@ from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
 FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
-CORE = re.compile(r"^static F2C_(?:TILE_)?CORE ", re.MULTILINE)
+CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
-FREE = frozenset({"WORDS", "QUADS", "PAIRED", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW", "Y_SC", "Y_SW", "FILL",
-                  "GROUP_STEP", "COLUMN_STEP", "MIDDLE", "LAST"})
+FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW", "Y_SC", "Y_SW", "FILL",
+                  "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 
 

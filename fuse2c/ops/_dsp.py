@@ -152,11 +152,10 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Behind(Block):
-    """Outputs in blocks; so many words follow the products of each. Texts: the limits of its loop, the way to the next."""
+    """Outputs in blocks; so many words follow the products of each. Texts: the head of their loop, the way to the next."""
 
     behind: int = 0
-    start: str = ""
-    stop: str = ""
+    head: str = ""
     advance: str = ""
 
 
@@ -301,11 +300,14 @@ def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) 
     behind = (form == "apart") + 2 * (end.multipliers is not None)
     paired = outputs // 2 * 2
     made = []
-    for first, last, size, stop in ((0, paired, 2, "PAIRED"), (paired, outputs, 1, "GROUP_OUT")):
+    for first, last, size in ((0, paired, 2), (paired, outputs, 1)):
         if first < last:
+            head = f"for (int32_t oc = {'PAIRED' if first else '0'}; oc < {'GROUP_OUT' if first or size == 1 else 'PAIRED'}; oc += 2)"
+            if end.multipliers is not None or end.single:       # no channel is named: the stream says where the end is
+                head = f"for (const int32_t *const w_end = &w[{'1' if size == 1 else 'PAIRS'} * PAIR]; w < w_end;)"
             order = [(p, o) for o in range(size) for p in range(pixels)]
             lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
-            made.append((Behind(first, last, size, behind, "PAIRED" if first else "0", stop, "Y_SC" if y[0] != 1 else str(size)), lanes))
+            made.append((Behind(first, last, size, behind, head, "Y_SC" if y[0] != 1 else str(size)), lanes))
     return Tile(range(pixels), tuple(made))
 
 
@@ -373,7 +375,8 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
         "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP", "words": "BYTES" if form == "bytes" else "JOINED",
         "quads": bool(seg.length // 4), "widen": widening(x), "scratch_ctype": "int32_t",
-        "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "IN_C": seg.channels},
+        "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "PAIRS": outputs // 2,
+                "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.channels},
         **({"upper": end.upper} if uppers else {})}
 
 
