@@ -16,7 +16,7 @@ from fuse2c.errors import ModelError
 
 COMMON_SHIFT = 34       # of layers that can choose
 LOST_BITS = 5           # of multipliers at most: what is left, 2**-26, is finer than float32
-NEAR = np.asarray(sorted(range(-8, 9), key=abs))     # what is tried around a multiplier that cannot agree with "float" everywhere
+NEAR = np.asarray(sorted(range(-8, 9), key=abs))     # what is tried around a multiplier that cannot always agree with "float"
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
 Number = Any      # an array or a numpy scalar
 EXACT_FLOAT = 2 ** 24   # integers up to here are exact in float32

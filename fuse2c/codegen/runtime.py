@@ -14,7 +14,8 @@ def _functions() -> dict[str, str]:
     """Function, or macro that kernels use like one -> the header that defines it."""
     found = {}
     for path in sorted(folder("runtime_c").glob("f2c_*.h")):
-        for name in re.findall(r"static (?:inline|F2C_INLINE) [\w *]*?(f2c_\w+)\(|#define (F2C_DOTS_\w+)", path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"static (?:inline|F2C_INLINE) [\w *]*?(f2c_\w+)\(|#define (F2C_DOTS_\w+)", text):
             found["".join(name)] = path.name
     return found
 

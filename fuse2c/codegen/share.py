@@ -17,8 +17,8 @@ from fuse2c.plan import Plan
 FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
-FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW", "Y_SC", "Y_SW", "FILL",
-                  "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
+FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
+                  "Y_SC", "Y_SW", "FILL", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 
 
@@ -75,7 +75,7 @@ def used_keys(v: View, text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The innermost loops of a kernel, a function of their own, in the kernel's text, and the functions that finish elements."""
+    """The innermost loops of a kernel, which are a function of their own, and the functions that finish its elements."""
 
     kernel: int
     name: str
@@ -145,7 +145,8 @@ def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str]) ->
         changed = re.sub(rf"\b{k}\b", k.lower(), changed)
     tables = sum(f"t_{k}," in core for k in v.table)
     given = "".join(f"int32_t {k.lower()}, " for k in free)
-    changed = re.sub(rf"\b{first.name}\(((?:const \w+ \*restrict t_\w+, ){{{tables}}})", rf"{first.name}(\1{given}", changed, count=1)
+    declared = rf"\b({first.name}\((?:const \w+ \*restrict t_\w+, ){{{tables}}})"
+    changed = re.sub(declared, rf"\1{given}", changed, count=1)
     users = f"Shared by {len(group)} steps. */" if len(group) > 1 else "*/"
     changed = re.sub(r"^(/\*.*)\*/$", rf"\1{users}", changed, count=1, flags=re.MULTILINE)
     text = text.replace(core, changed)
@@ -157,7 +158,7 @@ def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str]) ->
 
 def _borrower(v: View, text: str, core: Core, call: str) -> str:
     """A kernel that calls a shared core; what only its own core needed is gone."""
-    for gone in reversed(core.functions):
+    for gone in reversed(list(core.functions)):
         parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
         if gone == core.name or (gone in parts and not any(f"{gone}(" in p for n, p in parts.items() if n != gone)):
             text = text.replace(f"{parts[gone]}\n", "")

@@ -109,7 +109,9 @@ def view(plan: Plan, step: Step) -> View:
     inlined = any(plan.steps[i] is step for i in plan.inlined)
     nest = Writer(plan, step).text() if "program" in spec.flags else None
     out, tables, tail = scalar.out(g, step) if nest is None else (None, nest.tables, ())
-    upper = scalar.out(g, replace(step, spec=replace(spec, finish=spec.flags["upper"])), "out_upper")[0] if "upper" in spec.flags else None
+    upper = None
+    if "upper" in spec.flags:
+        upper, _, _ = scalar.out(g, replace(step, spec=replace(spec, finish=spec.flags["upper"])), "out_upper")
     tables = {**spec.tables, **tables}
     call = bind(g, step.node.parts[0])
     x, y = call.type(0), g.type(step.node.outputs[0])
@@ -239,9 +241,9 @@ def _source(plan: Plan, step: Step, part: RowPart, operands: Mapping[str, str]) 
 
 
 def _lanes(tile: Tile, out: Out | None, upper: Out | None) -> Tile:
-    def text(lane: Lane) -> str:
-        return scalar.store(upper if lane.upper else out, lane.store, True)
-    return replace(tile, blocks=tuple((block, tuple(replace(lane, text=text(lane)) for lane in lanes)) for block, lanes in tile.blocks))
+    def finished(lane: Lane) -> Lane:
+        return replace(lane, text=scalar.store(upper if lane.upper else out, lane.store, True))
+    return replace(tile, blocks=tuple((block, tuple(map(finished, lanes))) for block, lanes in tile.blocks))
 
 
 def _named(text: str, operands: Mapping[str, str]) -> str:

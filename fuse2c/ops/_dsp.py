@@ -302,9 +302,10 @@ def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) 
     made = []
     for first, last, size in ((0, paired, 2), (paired, outputs, 1)):
         if first < last:
-            head = f"for (int32_t oc = {'PAIRED' if first else '0'}; oc < {'GROUP_OUT' if first or size == 1 else 'PAIRED'}; oc += 2)"
+            start, stop = ("0", "PAIRED") if size == 2 else ("PAIRED", "GROUP_OUT")
+            head = f"for (int32_t oc = {start}; oc < {stop}; oc += 2)"
             if end.multipliers is not None or end.single:       # no channel is named: the stream says where the end is
-                head = f"for (const int32_t *const w_end = &w[{'1' if size == 1 else 'PAIRS'} * PAIR]; w < w_end;)"
+                head = f"for (const int32_t *const w_end = &w[{'PAIRS' if size == 2 else '1'} * PAIR]; w < w_end;)"
             order = [(p, o) for o in range(size) for p in range(pixels)]
             lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
             made.append((Behind(first, last, size, behind, head, "Y_SC" if y[0] != 1 else str(size)), lanes))
@@ -373,7 +374,8 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
     uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
     return {"w": pack(stream, np.pad(bias, (0, even)), 2, form, multipliers)}, words * found[0].size, {
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
-        "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP", "words": "BYTES" if form == "bytes" else "JOINED",
+        "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
+        "words": "BYTES" if form == "bytes" else "JOINED",
         "quads": bool(seg.length // 4), "widen": widening(x), "scratch_ctype": "int32_t",
         "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "PAIRS": outputs // 2,
                 "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.channels},
@@ -385,14 +387,16 @@ def many(outputs: int) -> bool:
     return outputs > 2 * DENSE
 
 
-def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, end: Finish) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, end: Finish,
+                ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """The same as `flags`, for one pixel at a time, its elements widened where they are multiplied: no scratch."""
     form, quads, outputs = packing(x, w, bias), w.shape[1] // 4, w.shape[0]
     steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if many(w.shape[0]) else 1
     stream = arranged(w, Segments(w.shape[1]))
     rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]
     return {"w": pack(stream, bias, DENSE, form, end.multipliers)}, 0, {
-        "tile": {"of_1": dense_tile(outputs, form, end)}, "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"), "form": form,
+        "tile": {"of_1": dense_tile(outputs, form, end)}, "form": form,
+        "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"),
         "single": end.single, "trips": quads // steps, "steps": steps, "rest": rest, "own": {}}
 
 

@@ -137,7 +137,8 @@ class Form:
 
 def forms(height: int, padded: bool, planar: bool) -> tuple[Form, ...]:
     """Of windows of so many rows; padded: some are not inside."""
-    whole, edge = Form("row"), Form("edge", ", of rows ky_first .. ky_end - 1 of the window; the others are padding", ranged=True)
+    whole = Form("row")
+    edge = Form("edge", ", of rows ky_first .. ky_end - 1 of the window; the others are padding", ranged=True)
     if height > UNROLLED:
         return (replace(edge, name="row"),)
     if not padded:

@@ -16,7 +16,7 @@ TRIPS = 2               # from which on it is worth it
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A trip, or the end of a row: which sums begin there, what is added to them row by row of the window, and which are stored."""
+    """A trip, or the end of a row: which sums begin there, and what is added to them row by row of the window."""
 
     begun: tuple[str, ...]
     columns: tuple[Columns, ...]
@@ -36,10 +36,16 @@ class Stream:
     step: int
     middle: int
     carried: tuple[tuple[str, str], ...]    # sums, and what they are in the trip before
+    late: bool                              # the first of them is that of the output in front of the columns
     border: tuple[Mac, ...]                 # what padding adds to them before the first trip
     words: tuple[str, ...]                  # where the widened taps of a row of the window are kept
     trip: Part
     end: Part
+
+    @property
+    def kept(self) -> int:
+        """How many words those are."""
+        return len(self.words)
 
 
 def stream(names: dict[str, int], rows: Rows, channel: str) -> tuple[Stream, dict[str, Tile]] | None:
@@ -76,7 +82,8 @@ def stream(names: dict[str, int], rows: Rows, channel: str) -> tuple[Stream, dic
     words = tuple(f"taps[({len(rows.pairs)} * ky) + {i}]" for i in range(len(rows.pairs)))
     parts = {key: Part(tuple(_sum(j) for j in js if j not in carried), columns[key], key, _taps(columns[key], words))
              for key, js in (("trip", every), ("end", rest))}
-    return Stream(step, middle, tuple((_sum(j), _sum(j + OUTPUTS)) for j in carried), border, words, parts["trip"], parts["end"]), tiles
+    moves = tuple((_sum(j), _sum(j + OUTPUTS)) for j in carried)
+    return Stream(step, middle, moves, min(carried) < 0, border, words, parts["trip"], parts["end"]), tiles
 
 
 def _taps(columns: tuple[Columns, ...], words: tuple[str, ...]) -> str:

@@ -234,12 +234,14 @@ def depthwise_dsp_spec(c: Call) -> Spec:
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
     words, padding = (len(order) + 1) // 2, _dsp_depthwise.padding(rows)
     forms = _dsp_depthwise.forms(height, not inside.all(), rows.planar)
-    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding, "single": end.single,
-             "streamed": end.multipliers is not None, "forms": forms, "masked": any(f.masked for f in forms),
-             "ranged": any(f.ranged for f in forms), "stream": None, "closed": "}" if len(forms) > 1 else "",
-             "outside": "{fill}" if rows.planar and unrolled and not inside.all() else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding,
+             "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
+             "masked": any(f.masked for f in forms),
+             "ranged": any(f.ranged for f in forms), "cores": "parts/dsp_depthwise.c.j2", "closed": "}" if len(forms) > 1 else "",
+             "outside": "{fill}" if rows.planar and unrolled and not inside.all() else "x",
+             "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
     if flowing is not None:
-        flags |= {"stream": flowing[0], "tile": flowing[1]}
+        flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
     own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
            "MIDDLE": flowing[0].middle if flowing else _dsp_depthwise.middle(found).end,
            "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}

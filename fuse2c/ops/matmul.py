@@ -195,7 +195,8 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         x, to = c.type(0), (1, columns)
         tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, tile), to, end) if tile \
             else _dsp.dense_flags(x, flat, bias, end)
-        return Spec(constants=pixels(rows, depth, columns) | flags.pop("own"), tables=tables, finish=end.scalar, channel=end.channel,
+        names = pixels(rows, depth, columns) | flags.pop("own")
+        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,
                     scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
 
