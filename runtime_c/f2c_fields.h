@@ -9,6 +9,18 @@
 
 #include <stdint.h>
 
+/** Byte n of a word, with its sign. */
+static inline int32_t f2c_byte(int32_t word, int32_t n)
+{
+    return (int8_t)((uint32_t)word >> (8 * n));
+}
+
+/** sum + a * b. */
+static inline int32_t f2c_mla(int32_t a, int32_t b, int32_t sum)
+{
+    return sum + (a * b);
+}
+
 /** low + 2^shift * high, modulo 2^32. */
 static inline uint32_t f2c_fields(int32_t low, int32_t high, int32_t shift)
 {

@@ -51,27 +51,32 @@ def is_depthwise_dsp(c: Call) -> str:
     return _dsp.why_not(_tile.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
 
 
-def depthwise_dsp_spec(c: Call) -> Spec:
-    """Two columns in one word; rows of the window that are padding are in the accumulator's start."""
+def depthwise_rows_spec(single: bool, sizes: tuple[int, ...] = _dsp_depthwise.SIZES) -> Callable[[Call], Spec]:
+    """The spec of a kernel that computes tiles of a row, of one of these sizes; see `_dsp_depthwise.Rows` for `single`."""
+    def spec(c: Call) -> Spec:
+        names = _window.constants(c, c.attrs.window)
+        rows = _dsp_depthwise.Rows(names["K_W"], names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)), single)
+        return depthwise_spec(c, names, rows, sizes)
+    return spec
+
+
+def depthwise_spec(c: Call, names: dict[str, int], rows: _dsp_depthwise.Rows, sizes: tuple[int, ...]) -> Spec:
+    """Rows of the window that are padding are in the accumulator's start."""
     flat, bias = matrix(c)
     zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
-    names = _window.constants(c, c.attrs.window)
     height, taps = names["K_H"], names["K_W"]
-    rows = _dsp_depthwise.Rows(taps, names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)))
-    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel)
-    unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
-    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
+    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
+    unrolled = height <= _dsp_depthwise.UNROLLED
+    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    words = (len(order) + 1) // 2
     padding = _dsp_depthwise.padding(rows)
     forms = _dsp_depthwise.forms(height, not inside.all())
     flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
              "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
              "closed": "}" if len(forms) > 1 else "",
              "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
-           "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
-    effort = _dsp_depthwise.effort(found, len(order), height * names["OUT_H"], int(inside.sum()))
+    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero)}
+    effort = _dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
     spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
                    effort={key: n * names["OUT_C"] for key, n in effort.items()})
     rows_inside = c.type(0).shape[0] * int(inside.sum())
@@ -187,7 +192,9 @@ def is_pointwise_dsp(c: Call) -> str:
 _by_strides = partial(Kernel, strided=True)
 DEPTHWISE = (
     _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
-    _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+    _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+    *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_dsp, needs=core.needs)
+      for core in _fields.CORES),
 )
 MATRIX = (
     _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),

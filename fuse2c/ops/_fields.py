@@ -29,15 +29,16 @@ OFFSET = 128                # of unsigned weights
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A kind of core: the feature that kernels need, how many outputs share loaded elements, and how weights are stored."""
+    """A kind of core: the feature that kernels need, and what its registers and instructions are good for."""
 
     needs: frozenset[str]
-    outputs: int
-    unsigned: bool
+    outputs: int                # that share loaded elements
+    unsigned: bool              # how weights are stored
+    sizes: tuple[int, ...]      # outputs of a tile of a depthwise convolution, the favourite first
 
 
-MLA = Core(frozenset({"mla"}), 4, unsigned=False)   # accumulates; 13 registers
-MUL = Core(frozenset({"mul"}), 1, unsigned=True)    # multiplies into an operand; 8 registers
+MLA = Core(frozenset({"mla"}), 4, False, (4, 5, 6, 3))  # multiplies and adds; 13 registers
+MUL = Core(frozenset({"mul"}), 1, True, (2, 3))         # multiplies into an operand; 8 registers
 CORES = (MLA, MUL)
 
 
