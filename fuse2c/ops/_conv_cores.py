@@ -174,6 +174,22 @@ def fields_spec(pixels: int, core: _fields.Core) -> Callable[[Call], Spec]:
     return spec
 
 
+def alone_spec(core: _fields.Core) -> Callable[[Call], Spec]:
+    """The spec of a kernel that reads pixels in place, one by one."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        tables, flags = _fields.alone_flags(c.type(0), flat, c.y[0].strides[1], core)
+        return base_spec(c, 0, tables | {"b": bias}, {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1]}, **flags)
+    return spec
+
+
+def is_alone(c: Call) -> str:
+    """A pointwise convolution of one pixel a row."""
+    if why := is_pointwise_dsp(c):
+        return why
+    return _fields.alone(_window.plane(c.y[0].shape[2:], 1)[1], c.type(0).shape[1])
+
+
 def strips(c: Call, names: dict[str, int], loose: bool, words: int,
            widest: _dsp.Strip | _fields.Strip) -> tuple[dict[str, int], int]:
     """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
@@ -201,6 +217,7 @@ MATRIX = (
     _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
     *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
     *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+    *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
     *(_by_strides("pointwise_fields", fields_spec(n, core), when=is_pointwise_dsp, needs=core.needs)
       for core in _fields.CORES for n in _fields.TILES),
     *(_by_strides("conv_fields", fields_spec(n, core), when=is_dsp, needs=core.needs)
