@@ -154,7 +154,7 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         end = _dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own |= {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]}
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
         return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
     return spec
 
@@ -169,7 +169,7 @@ def fields_spec(pixels: int, core: _fields.Core) -> Callable[[Call], Spec]:
         found = _dsp.runs(names["OUT_W"], pixels)
         tables, words, flags = _fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own |= {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]}
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
         return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, **flags)
     return spec
 
