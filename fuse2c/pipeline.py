@@ -23,6 +23,7 @@ from fuse2c.passes import (
     promote,
     push,
     select,
+    spend,
     split,
     stream,
 )
@@ -47,6 +48,7 @@ PIPELINE = (
     Pass("layout", layout.run, "one storage order for each tensor, views where nothing moves"),
     Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
     Pass("select", select.run, "a kernel for every node"),
+    Pass("spend", spend.run, "where flash is to spare, kernels that take more of it and fewer instructions"),
     Pass("embed", embed.run, "what is joined is written, what is cut out is read where it lies"),
     Pass("order", order.run, "an order with a low memory peak"),
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),

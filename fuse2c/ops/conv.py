@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window, _winograd
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -62,34 +62,18 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
     if not c.quantised:
-        y = correlate(c, x, w, 0)
+        y = _window.correlate(x, w, c.attrs.window, c.attrs.group)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
     centred = _tile.centred(w, c.quant(1), 0)
-    acc = np.moveaxis(correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
+    acc = np.moveaxis(_window.correlate(x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
 
 
-
 def requant(c: Call, w: np.ndarray, b: np.ndarray | None) -> Requant:
     """The requantisation of the accumulators, for centred weights [O, ...]."""
     return _tile.requant(c, c.quant(1), w.reshape(w.shape[0], -1), b)
-
-
-def correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
-    """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
-    out = c.attrs.window.out(x.shape[2:])
-    view = _window.windows(x, c.attrs.window, fill, out)
-    n, groups, rank = x.shape[0], c.attrs.group, len(out)
-    per = x.shape[1] // groups
-    order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
-    parts = []
-    for g in range(groups):
-        patch = np.ascontiguousarray(view[:, g * per:(g + 1) * per].transpose(order)).reshape(n * prod(out), -1)
-        share = w[g * (w.shape[0] // groups):(g + 1) * (w.shape[0] // groups)].reshape(w.shape[0] // groups, -1)
-        parts.append((patch @ share.T).reshape(n, *out, -1))
-    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
 def work(c: Call) -> Work:
@@ -358,6 +342,20 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
     return spec
 
 
+def is_winograd(c: Call) -> str:
+    """What the direct form takes, if it is 3x3 and four times its sums fit."""
+    if why := is_dsp(c) or _winograd.is_3x3(c):
+        return why
+    flat, bias = matrix(c)
+    return _winograd.why_not(c, flat, bias, requant(c, flat, c.constant(2)))
+
+
+def winograd_spec(c: Call) -> Spec:
+    """Two rows at once."""
+    flat, bias = matrix(c)
+    return _winograd.spec(base_spec(c, 0, {}, {}), c, flat, bias, requant(c, flat, c.constant(2)))
+
+
 def volume_spec(c: Call) -> Spec:
     """Any number of dimensions, variable weights; the zero point is subtracted from each element (see depthwise)."""
     w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
@@ -382,6 +380,7 @@ OP = Op(
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
           for n in _dsp.TILES),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, spends=True),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
         _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),

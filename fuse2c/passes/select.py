@@ -43,7 +43,7 @@ def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[K
     """The kernel and its spec for this call."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
-    for kernel in op.kernels:
+    for kernel in (k for k in op.kernels if not k.spends):
         why, spec = refuse(kernel, plan.target, call), None
         if not why:
             spec = kernel.spec(call)
