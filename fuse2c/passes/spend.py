@@ -60,11 +60,16 @@ def offers(plan: Plan) -> list[Offer]:
                 continue
             spec = kernel.spec(call)
             new = Step(step.node, kernel, spec, step.function, select.total_work(plan.graph, step.node, spec.macs))
-            saved = price.of_step(plan, step).instructions - price.of_step(plan, new).instructions
+            saved = gain(plan, step, new)
             size = sum(a.nbytes for a in plan.constants(new)) - sum(a.nbytes for a in plan.constants(step))
             if saved > 0 and spec.scratch <= room:
                 found.append(Offer(i, new, round(saved), size))
     return found
+
+
+def gain(plan: Plan, old: Step, new: Step) -> float:
+    """Instructions that one step takes more than another, by the target's prices."""
+    return price.of_step(plan, old).instructions - price.of_step(plan, new).instructions
 
 
 def with_kernels(plan: Plan, taken: list[Offer]) -> Plan:
