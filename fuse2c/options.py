@@ -21,9 +21,9 @@ class Options:
 
     dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
     numbers. ram, flash: limits in bytes instead of the target's. energy_uj: the most an inference may take; power_mw: the
-    most on average at rate_hz inferences a second, for which the clock is chosen. winograd: 3x3 convolutions with fewer products
-    and more bytes of weights, as far as the limit or the target's flash allows: where there is a limit ("flash"), or without
-    one, too ("auto"). name: C prefix, default from the file name.
+    most on average at rate_hz inferences a second, for which the clock is chosen. winograd: 3x3 convolutions with fewer
+    products and more bytes of weights, as far as the limit or the target's flash allows: where there is a limit ("flash"), or
+    without one, too ("auto"). name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
     caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the

@@ -163,7 +163,8 @@ def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", 
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
         words = f"f2c_words_requant_float({value}, {many('reals', 'scale')}, {r.zero})" if value == "{a}" else ""
-        return Scalar(text.replace("+ -", "- "), {"scale": np.ldexp(np.asarray(r.single, np.float32), -bits)}, limits=limits, words=words)
+        scale = np.ldexp(np.asarray(r.single, np.float32), -bits)
+        return Scalar(text.replace("+ -", "- "), {"scale": scale}, limits=limits, words=words)
     table, mult = ({}, mult) if mult else ({"mult": r.multipliers}, f"{{t_mult}}{index}")
     shift = r.shift + bits
     if shift >= 33:

@@ -1,10 +1,15 @@
-"""Exact integer Winograd F(2x2, 3x3): 16 products for four outputs of a 3x3 window, where there are 36, for 32 bytes of weights a 9.
+"""Exact integer Winograd F(2x2, 3x3): 16 products for four outputs of a 3x3 window, where there are 36.
 
 y = A'[(G g G') * (B' d B)]A for 4x4 inputs d and weights g, with
-    B' = 1 0 -1 0 | 0 1 1 0 | 0 -1 1 0 | 0 1 0 -1     G = 1 0 0 | 1/2 1/2 1/2 | 1/2 -1/2 1/2 | 0 0 1     A' = 1 1 1 0 | 0 1 -1 -1.
-2 G has integers only, so that sums are four times those of the plain convolution; requantisation takes that into account.
-Halfwords hold transformed inputs (at most four bytes added) and weights (at most 9 * 128). Sums are modulo 2^32: only
-the last one has to fit, and that is proved.
+
+    B' =  1  0 -1  0      G =  1    0    0       A' =  1  1  1  0
+          0  1  1  0          1/2  1/2  1/2            0  1 -1 -1
+          0 -1  1  0          1/2 -1/2  1/2
+          0  1  0 -1           0    0    1
+
+The weights are transformed offline, to 32 bytes for each 9. 2 G has integers only, so sums are four times those of the plain
+convolution; requantisation takes that into account. Halfwords hold transformed inputs (at most four bytes added) and weights
+(at most 9 * 128). Sums are modulo 2^32: only the last one has to fit, and that is proved.
 
 A strip is up to four 2x2 tiles side by side. Of each column of 4x4 products p0 .. p3 three sums are kept, one behind the other
 in the same accumulators: one = z + p1, upper = one + p2 + p0 and all = one + p2 + p3. They are the upper output's column, and
@@ -12,12 +17,14 @@ in the same accumulators: one = z + p1, upper = one + p2 + p0 and all = one + p2
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fuse2c.ops import _dsp, _tile
-from fuse2c.ops._dsp import Column, Finish, Move
+from fuse2c.ops._dsp import Column, Finish, Move, Run
 from fuse2c.ops._tile import Lane, Store, Tile
 from fuse2c.ops.base import Call, Spec
 from fuse2c.quant import SHIFT_MAX, Requant, accumulator_bound
@@ -146,37 +153,51 @@ def _restored(tiles: int) -> tuple[str, ...]:
 
 def spec(base: Spec, c: Call, w: np.ndarray, bias: np.ndarray, r: Requant) -> Spec:
     """base: what convolutions have in common; w: [outputs, 9 * channels] centred; bias with the zero point folded in."""
-    x, y, names = c.type(0), c.y[0], base.constants
-    channels, outputs, width = x.shape[1], y.shape[1], names["OUT_W"]
-    zero, pixel, end = c.quant(0).zero[0], -(-channels // 4) * 4, _dsp.finish(c, r, BITS)
-    words, found = pixel // 2, _dsp.runs((width + 1) // 2)
+    x, names, zero = c.type(0), base.constants, c.quant(0).zero[0]
+    channels, outputs = x.shape[1], c.y[0].shape[1]
+    down, across = -(-names["OUT_H"] // 2), -(-names["OUT_W"] // 2)      # tiles
+    end, found, pixel = _dsp.finish(c, r, BITS), _dsp.runs(across), -(-channels // 4) * 4
+    words, largest, pairs = pixel // 2, found[0].size, -(-outputs // 2)
     padded = np.pad(w.reshape(outputs, 9, channels), ((0, 0), (0, 0), (0, pixel - channels))).reshape(outputs, -1)
+    turned, sums = 16 * words * largest, 2 * SLOTS * largest        # words of scratch; behind them the gathered rows
+    own = {"GROUP_OUT": outputs, "DEPTH": w.shape[1], "PAIR_MACS": 16 * across * channels * outputs, "PIXEL": pixel,
+           "FILL": zero, "FILLS": int(np.full(4, zero).astype(x.dtype.numpy).view(np.int32)[0]),
+           "SUMS": turned, "EDGE": turned + sums, "ADJACENT": int(_by_words(c) and names["X_SW"] == channels)}
+    strips = sum((run.end - run.first) // run.size for run in found)
+    return replace(
+        base, constants={**names, **own}, tables={"w": pack(padded, bias, end.multipliers)}, finish=end.scalar,
+        channel=end.channel, scratch=4 * (turned + sums) + 4 * under(largest) * pixel, paired=True,
+        macs=x.shape[0] * down * own["PAIR_MACS"], flags=flags(c, names, found, words, end),
+        effort={"load": down * across * pixel, "tile": down * strips * pairs, "multiply": down * across * 32 * words * pairs})
+
+
+def _by_words(c: Call) -> bool:
+    """Whether the elements of a pixel are adjacent, and fill words."""
+    return c.type(0).strides[1] == 1 and c.type(0).shape[1] % 4 == 0
+
+
+def under(tiles: int) -> int:
+    """Columns of the input under a strip."""
+    return 2 * tiles + 2
+
+
+def flags(c: Call, names: Mapping[str, int], runs: tuple[Run, ...], words: int, end: Finish) -> dict[str, Any]:
+    """Values for the templates; words: of a pixel's depth."""
+    odd, y = (names["OUT_H"] % 2 == 1, names["OUT_W"] % 2 == 1), (names["Y_SC"], names["Y_SW"])
     steps = words if words <= FLAT else max(n for n in range(2, MOST + 1) if words % n == 0)
-    largest, odd = found[0].size, (names["OUT_H"] % 2 == 1, width % 2 == 1)
-    block, by_words = words * largest, pixel == channels and names["X_SC"] == 1
-    products = sum((run.end - run.first) // run.size for run in found) * -(-names["OUT_H"] // 2)
-    tiles = -(-width // 2) * -(-names["OUT_H"] // 2)
-    edge = 4 * (2 * largest + 2) * pixel
-    own = {"GROUP_OUT": outputs, "DEPTH": w.shape[1], "FILL": zero, "FILLS": int(np.full(4, zero).astype(x.dtype.numpy).view(np.int32)[0]),
-           "PAIR_MACS": 16 * -(-width // 2) * channels * outputs, "PIXEL": pixel,
-           "SUMS": 16 * block, "EDGE": 16 * block + 2 * largest * SLOTS,
-           "ADJACENT": int(by_words and names["X_SW"] == channels)}
-    flags = {
-        "runs": found, "tile": {run.key: tile(run.size, outputs, (names["Y_SC"], names["Y_SW"]), odd, end) for run in found},
-        "strips": {run.key: columns(run.size, words, pixel) for run in found}, "widen": _dsp.widening(x),
-        "turns": {run.key: tuple(replace(t, slot=t.slot * words * run.size) for t in TURNS) for run in found},
-        "turned": {run.key: 2 * run.size for run in found},
-        "restored": {run.key: _restored(run.size) for run in found},
-        "pairs": {run.key: tuple(run.pixels[i:i + 2] for i in range(0, run.size, 2)) for run in found},
-        "column_words": 4 * words, "quads": pixel // 4, "words": words, "steps": steps, "trips": words // steps,
-        "width": {run.key: 2 * run.size + 2 for run in found}, "multipliers": end.multipliers is not None,
-        "single": end.single, "by_words": by_words, "scratch_ctype": "int32_t", "step": 2 * names["Y_SW"],
-        "odd_width": odd[1], "ends_params": ", int32_t columns" * odd[1] + ", int32_t below" * odd[0],
+    sizes = {run.key: run.size for run in runs}
+    return {
+        "runs": runs, "tile": {key: tile(n, names["OUT_C"], y, odd, end) for key, n in sizes.items()},
+        "strips": {key: columns(n, words, 2 * words) for key, n in sizes.items()},
+        "width": {key: under(n) for key, n in sizes.items()}, "turned": {key: 2 * n for key, n in sizes.items()},
+        "turns": {key: tuple(replace(t, slot=t.slot * words * n) for t in TURNS) for key, n in sizes.items()},
+        "restored": {key: _restored(n) for key, n in sizes.items()},
+        "pairs": {run.key: tuple(run.pixels[i:i + 2] for i in range(0, run.size, 2)) for run in runs},
+        "widen": _dsp.widening(c.type(0)), "by_words": _by_words(c), "column_words": 4 * words, "quads": words // 2,
+        "steps": steps, "trips": words // steps, "step": 2 * names["Y_SW"], "scratch_ctype": "int32_t",
+        "multipliers": end.multipliers is not None, "single": end.single, "odd_width": odd[1],
+        "ends_params": ", int32_t columns" * odd[1] + ", int32_t below" * odd[0],
         "ends_args": ", OUT_W - (2 * ox)" * odd[1] + ", (oy + 1) < OUT_H" * odd[0]}
-    return replace(base, constants={**names, **own}, tables={"w": pack(padded, bias, end.multipliers)}, finish=end.scalar,
-                   channel=end.channel, scratch=4 * own["EDGE"] + edge, paired=True, macs=16 * tiles * channels * outputs * x.shape[0],
-                   effort={"load": tiles * pixel, "tile": products * -(-outputs // 2),
-                           "multiply": tiles * 16 * words * 2 * -(-outputs // 2)}, flags=flags)
 
 
 TURNS = (Turn("difference", 0, 2, ROWS.index(0)), Turn("sum", 1, 2, ROWS.index(1)),

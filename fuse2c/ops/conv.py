@@ -65,7 +65,8 @@ def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
         y = _window.correlate(x, w, c.attrs.window, c.attrs.group)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
     centred = _tile.centred(w, c.quant(1), 0)
-    acc = np.moveaxis(_window.correlate(x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
+    real = x.astype(np.float64) - c.quant(0).zero[0]
+    acc = np.moveaxis(_window.correlate(real, centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
