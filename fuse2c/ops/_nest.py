@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuse2c.ir.types import TensorType
 
@@ -26,6 +26,15 @@ class Nest:
     indent: str             # of the loop body
     rows: int = 1                           # rows that the caller loops over, outside of these loops
     row_strides: tuple[int, ...] = ()       # distance in elements between rows of each operand
+
+    @property
+    def outer(self) -> Nest:
+        """Without the innermost loop."""
+        return replace(self, loops=self.loops[:-1], indent=self.loops[-1].indent)
+
+    def adjacent(self, index: str) -> bool:
+        """Whether an index grows by one with the innermost loop's variable."""
+        return self.loops[-1].var in index.split(" + ")
 
     @property
     def closing(self) -> tuple[str, ...]:
