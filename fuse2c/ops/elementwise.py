@@ -293,9 +293,10 @@ def mve_spec(c: Call) -> Spec:
     """Four elements of the innermost loop at a time, then the rest."""
     s = spec(c)
     nest = s.flags["nest"]
-    inner, count = nest.loops[-1], int(nest.loops[-1].end)
-    return replace(s, constants={"COUNT": count, "WHOLE": count // 4 * 4},
-                   flags={**s.flags, "fours": (), "rest": count % 4, "nest": nest.outer, "inner": inner})
+    *outer, inner = nest.loops
+    count = int(inner.end)
+    return replace(s, constants={"COUNT": count, "WHOLE": count // 4 * 4}, flags={
+        **s.flags, "fours": (), "rest": count % 4, "nest": nest.by(4, "WHOLE"), "inner": inner, "outer": outer[::-1]})
 
 
 def when(c: Call) -> str:
