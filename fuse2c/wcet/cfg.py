@@ -57,7 +57,8 @@ class Function:
 
     `loops`: the blocks of each loop (a strongly connected part) by its header; `irreducible`: the headers of loops that
     are also entered elsewhere; `nest`: the headers around each block, outermost first; `order`: a number for each block,
-    such that a loop's blocks are in a row, its header first, and edges that lead to no header around them ascend.
+    such that a loop's blocks are in a row, its header first, and edges that lead to no header around them ascend;
+    `ways`: the blocks that another one leads to which may also go elsewhere.
     """
 
     def __init__(self, decoder: Decoder, entry: int, extra: Mapping[int, Iterable[int]]) -> None:
@@ -66,6 +67,7 @@ class Function:
         self.low, self.high = decoder.image.extent(entry)
         self._decoder, self._extra = decoder, extra
         self.blocks = self._blocks()
+        self.ways = {to for b in self.blocks.values() if len(b.successors) > 1 or b.conditional for to in b.successors}
         self.loops: dict[int, set[int]] = {}
         self.irreducible: set[int] = set()
         self.nest: dict[int, list[int]] = {}

@@ -119,6 +119,8 @@ class Engine(Machine):
             raise Refused(f"{error.args[0]}, in {self._name(state)}", hint=error.hint) from None
         state.instructions += step.instructions
         state.cycles += step.cycles
+        if step.chosen:
+            state.totals[step.block.start] = state.totals.get(step.block.start, 0) + 1
 
     def _skip(self, state: State, step: Step) -> None:
         """All but the last iterations of a loop of one block at once, where they are known."""

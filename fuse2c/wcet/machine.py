@@ -37,7 +37,8 @@ class Again(Exception):
 class Facts:
     """What a run of the engine found, by address.
 
-    `bounds`: the most iterations of a loop in one entry; `totals`: in the whole run; `forks`: branches that data
+    `bounds`: the most iterations of a loop in one entry; `totals`: in the whole run, and the most runs of each
+    block that is one of several ways; `forks`: branches that data
     decides; `edges`: transfers between blocks that occur; `calls`: functions called from a block; `functions`: the
     largest costs of one call, as (instructions, cycles); `trusted`: functions with a loop whose bound their name tells.
     """
