@@ -13,7 +13,7 @@ from fuse2c.errors import Refused
 from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
 from fuse2c.wcet.compiled import Step
-from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.decode import LOST, Instruction
 from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
@@ -113,6 +113,8 @@ class Engine(Machine):
         self.facts.blocks += 1
         if self.facts.blocks > MOST_BLOCKS:
             raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
+        if step.block.ends == LOST:
+            raise Refused(step.block.last.text)
         try:
             state.flags = step.run(state.registers, state.flags, state.memory)
         except Refused as error:

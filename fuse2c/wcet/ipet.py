@@ -2,7 +2,8 @@
 
 One flow through all functions: what enters a block leaves it, a function is entered as often as it is called, a loop
 turns at most its bound for each entry and at most its total in the run, and a way of a branch is taken at most as often
-as any run takes it. Edges that no run takes are left out. It forgets in which order things happen, so it is an upper bound of the engine's result, found in another way.
+as any run takes it. Edges that no run takes are left out. It forgets in which order things happen, so it is an upper
+bound of the engine's result, found in another way.
 """
 from __future__ import annotations
 
