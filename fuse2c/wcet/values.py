@@ -247,6 +247,8 @@ class Memory:
             for k in range(width):
                 self._store_byte(address + k, None)
             self.holes[address & ~3] = site
+        elif value is None and not self.words.keys() & range(address & ~3, address + width, 4) and not self.bytes:
+            return
         elif width == 4 and not address & 3 and value is not None:
             self.words[address] = value
             if self.holes:
