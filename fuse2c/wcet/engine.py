@@ -19,7 +19,7 @@ from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
 from fuse2c.wcet.state import State, Summary
-from fuse2c.wcet.values import ARENA_START, TOP, Memory, Value, holds, inside, pointer, window
+from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Memory, Value, holds, pointer, window
 
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
 
@@ -52,7 +52,7 @@ class Engine(Machine):
                 self.codes = {}
 
     def _initial(self, entry: int, arena: int | None, given: Sequence[Value]) -> State:
-        memory = Memory(self.image)
+        memory = Memory(self.image, FIRST if self.pointers else STACK)
         memory.unfollowed = self._follow
         registers: list[int | None] = [None] * 18
         registers[SP], registers[LR] = TOP, RETURN | 1
@@ -185,7 +185,7 @@ class Engine(Machine):
             return count > step_by
         value = registers[LR if i.name in ("wls", "wlstp") else i.ops[0].n]            # type: ignore[union-attr]
         if value is None or window(value):
-            return None if value is None or not inside(value) else i.name == "cbnz"
+            return None if value is None or window(value) < state.memory.objects else i.name == "cbnz"
         return (value == 0) == (i.name != "cbnz")
 
     def _both(self, state: State, step: Step, join: int) -> Step:

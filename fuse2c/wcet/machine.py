@@ -54,10 +54,11 @@ class Facts:
 
 
 class Machine:
-    """The functions of a program as they are reached, and the facts found so far."""
+    """The functions of a program as they are reached, and the facts found so far. `pointers`: the entry's arguments point
+    to objects; otherwise they may also be numbers."""
 
-    def __init__(self, image: Image, costs: Costs) -> None:
-        self.image, self.costs = image, costs
+    def __init__(self, image: Image, costs: Costs, pointers: bool = False) -> None:
+        self.image, self.costs, self.pointers = image, costs, pointers
         self.decoder = Decoder(image, costs.core)
         self.codes: dict[int, Code] = {}
         self.facts = Facts()
