@@ -77,7 +77,7 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 
 /** F2C_SETTLE(v): the float v, chosen by a condition, is a value here. gcc for Arm's FPU then has a conditional move, where
  *  it would skip what depends on v by a branch: code with one path takes the same time for all data. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP)
 #define F2C_SETTLE(v) __asm__("" : "+t"(v))
 #else
 #define F2C_SETTLE(v) ((void)0)
