@@ -56,10 +56,10 @@ def offers(plan: Plan) -> list[Offer]:
         kernels = all_ops()[step.node.op].kernels
         for kernel in kernels[:kernels.index(step.kernel)]:
             call = select.anchor_call(plan, step.node)
-            if not kernel.spends or select.refuse(kernel, plan.target, call):
+            if not kernel.spends or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
                 continue
             spec = kernel.spec(call)
-            new = Step(step.node, kernel, spec, step.function, select.total_work(plan.graph, step.node, spec.macs))
+            new = replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))
             saved = gain(plan, step, new)
             size = sum(a.nbytes for a in plan.constants(new)) - sum(a.nbytes for a in plan.constants(step))
             if saved > 0 and spec.scratch <= room:
