@@ -67,7 +67,7 @@ def share_cores(views: Mapping[int, View], texts: list[str]) -> None:
         for name, part in parts.items():
             if " F2C_CORE " in part:
                 out = f"{v.function}_out"
-                text = parts[out] * (out in part) + part
+                text = (parts.get(out, "") if out in part else "") + part
                 types = [f"{k} {v.table_ctype[k]}" for k in used_keys(v, text)]
                 key = (re.sub(rf"\b{v.function}_", "@_", text), *types)
                 alike.setdefault(key, []).append(Core(i, name, name.removeprefix(v.function)))

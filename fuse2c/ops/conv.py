@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _fp, _fp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -163,14 +163,22 @@ def is_fp(c: Call) -> str:
 
 
 def fp_spec(c: Call) -> Spec:
-    """Tiles of four pixels by four outputs: sixteen sums and what they are made of fill the registers of an FPU."""
+    """Rows of the windows are read in place, or brought together in a strip for each."""
     flat, bias = matrix(c)
-    x, y, found = c.type(0), c.y[0], _dsp.runs(_window.plane(c.y[0].shape[2:], 1)[1])
-    parts = _tile.blocks(y.shape[1], block_size(c))
-    tiles = {r.key: _tile.lanes(r.size, parts, "{oc}", y.strides[1]) for r in found}
-    names = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": 0}
-    scratch = 0 if is_pointwise(c) == "" else found[0].size * flat.shape[1] * x.dtype.bytes
-    return base_spec(c, scratch, {"w": _tile.pack(flat, block_size(c)), "b": bias}, names, runs=found, tile=tiles)
+    x, names = c.type(0), _window.constants(c, c.attrs.window)
+    found, pixel = _dsp.runs(names["OUT_W"]), x.shape[1] * names["K_W"]
+    # What is gathered has no gaps between pixels, and one function reads both.
+    dense = is_pointwise(c) == "" or names["X_SW"] in (0, x.shape[1])
+    in_place = dense and adjacent(c, names)
+    pitch = names["STRIDE_W"] * (names["X_SW"] if in_place else 0) or pixel
+    strips = {r.key: _fp.Strip(1, (r.size - 1) * names["STRIDE_W"] + names["K_W"]) if in_place else _fp.Strip(r.size, names["K_W"])
+              for r in found}
+    strip = max(s.groups * s.width for s in strips.values()) * x.shape[1]
+    own = {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1], "STRIP": strip, "IN_PLACE": int(in_place),
+           "COLUMN_STEP": 1 if in_place else names["DIL_W"]}
+    flags = _fp.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
+    return base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
+                     {"w": _tile.pack(flat, _fp.block_size(found)), "b": bias}, own, strips=strips, **flags)
 
 
 def block_size(c: Call) -> int:
@@ -245,6 +253,29 @@ def depthwise_dsp_spec(c: Call) -> Spec:
                    effort={key: n * names["OUT_C"] for key, n in effort.items()})
     rows_inside = c.type(0).shape[0] * int(inside.sum())
     return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
+
+
+def is_depthwise_fp(c: Call) -> str:
+    """float32, as many outputs as channels, windows of a few columns; no output sees nothing but padding in its row."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    if c.type(0).dtype != DType.F32 or c.type(1).shape[0] != c.attrs.group:
+        return "not float32, or several outputs a channel"
+    if len(c.y[0].shape) < 4 or not 1 < c.attrs.window.kernel[1] <= _fp_depthwise.WIDEST:
+        return "a window of one column, or of very many"
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 1, positions=c.y[0].shape[3])
+    return "" if inside.any(axis=1).all() else "a column of the result sees nothing but padding"
+
+
+def depthwise_fp_spec(c: Call) -> Spec:
+    """Tiles of a row; rows of the window that are padding are left out, and so are columns."""
+    flat, bias = matrix(c)
+    names = _window.constants(c, c.attrs.window)
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 1, positions=names["OUT_W"])
+    found, tiles = _fp_depthwise.spans(names, inside)
+    spec = base_spec(c, 0, {"w": flat.reshape(-1), "b": bias}, {}, spans=found, tile=tiles, channels=names["OUT_C"],
+                     window_rows=names["K_H"], window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]))
+    return replace(spec, macs=unpadded(c))
 
 
 def is_depthwise_mve(c: Call) -> str:
@@ -377,14 +408,15 @@ OP = Op(
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
         _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+        _by_strides("depthwise_fp", depthwise_fp_spec, when=is_depthwise_fp, needs=_fp.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
           for n in _dsp.TILES),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
-        _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
-        _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
+        _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
+        _by_strides("conv_fp", fp_spec, when=is_fp, needs=_fp.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),
