@@ -83,6 +83,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_SETTLE(v) ((void)0)
 #endif
 
+/** F2C_RELU(y): a float y < 0 becomes 0, by one path; gcc was seen to skip the load of a zero by a branch. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#define F2C_RELU(y) \
+    __asm__("vcmp.f32 %0, #0.0\n\tvmrs APSR_nzcv, fpscr\n\tit mi\n\tvmovmi.f32 %0, %1" : "+t"(y) : "t"(0.0f) : "cc")
+#else
+#define F2C_RELU(y) ((y) = ((y) < 0.0f) ? 0.0f : (y))
+#endif
+
 /** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
  *  sqrtf for errno. */
 #if defined(__GNUC__) && defined(__SSE__)
