@@ -56,4 +56,6 @@ def depthwise_fp_spec(c: Call) -> Spec:
     found, tiles = _fp_depthwise.spans(names, inside)
     spec = base_spec(c, 0, {"w": flat.reshape(-1), "b": bias}, {}, spans=found, tile=tiles, channels=names["OUT_C"],
                      window_rows=names["K_H"], window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]))
-    return replace(spec, macs=unpadded(c))
+    rows = int(_window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum())
+    effort = _fp_depthwise.effort(found, names["OUT_H"], rows)
+    return replace(spec, macs=unpadded(c), effort={key: n * names["OUT_C"] for key, n in effort.items()})

@@ -76,6 +76,13 @@ def spans(names: dict[str, int], inside: np.ndarray) -> tuple[tuple[Span, ...], 
     return tuple(found), stores
 
 
+def effort(found: tuple[Span, ...], height: int, inside: int) -> dict[str, int]:
+    """Of one channel. height: rows of the result; inside: rows of all their windows that are no padding."""
+    tiles = [((s.end - s.first) // s.size, s) for s in found]
+    return {"load": inside * sum(n * (len(s.columns) + len(s.taps)) for n, s in tiles),
+            "multiply": inside * sum(n * s.products for n, s in tiles), "tile": height * sum(n for n, _ in tiles)}
+
+
 def _columns(inside: np.ndarray, names: dict[str, int]) -> tuple[int, tuple[Column, ...]]:
     """(start, elements that a tile reads of a row, from left to right: each sum then takes its taps in order)."""
     uses: dict[int, list[Use]] = {}
