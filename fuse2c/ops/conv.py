@@ -192,7 +192,7 @@ def depthwise_dsp_spec(c: Call) -> Spec:
 
 
 def is_depthwise_mve(c: Call) -> str:
-    """int8, as many outputs as channels, nothing but clamps behind it."""
+    """int8, as many outputs as channels, nothing but functions of single elements behind it."""
     if why := is_tiled(c) or is_depthwise(c):
         return why
     x, w = c.type(0), c.constant(1)
@@ -203,7 +203,7 @@ def is_depthwise_mve(c: Call) -> str:
     finish = base_spec(c, 0, {}, {}).finish
     if c.y[0].dtype != DType.I8 or finish is None or not finish.words:
         return "its elements cannot be finished four at a time"
-    return "" if _mve.only_clamps(c) else "operators behind it that are no clamps"
+    return _mve.only_elements(c)
 
 
 def depthwise_mve_spec(c: Call) -> Spec:
