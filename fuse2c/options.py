@@ -25,7 +25,8 @@ class Options:
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
     caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the
-    time that an inference may take at that clock.
+    time that an inference may take at that clock. cores: how many of the target's share an inference, in <name>_run_on.
+    place_node: (node of the model, processor) pairs, where fuse2c does not choose itself.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -50,6 +51,8 @@ class Options:
     step_budget: int | None = None
     max_slice_us: float | None = None
     deadline_ms: float | None = None
+    cores: int = 1
+    place_node: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for key, allowed in CHOICES.items():
@@ -57,10 +60,21 @@ class Options:
                 raise PlanError(f"{key} is {getattr(self, key)!r}", hint=f"one of {', '.join(allowed)}")
         if self.step_budget is not None and self.max_slice_us is not None:
             raise PlanError("two limits for a step", hint="give step_budget or max_slice_us")
+        if self.cores < 1:
+            raise PlanError(f"cores is {self.cores}", hint="1, or more with a target that has them")
+        if self.cores > 1:
+            self._refuse_with_cores()
         if self.in_steps:
             if self.input_rows:
                 raise PlanError("steps of an input that is pushed row by row", hint="a row that is pushed is a step already")
             object.__setattr__(self, "arena", "caller")
+
+    def _refuse_with_cores(self) -> None:
+        """Raise PlanError for what goes on where one thread stopped: several cores have no such place."""
+        if self.in_steps:
+            raise PlanError("steps of an inference that several cores share", hint="leave --cores or the limit for a step out")
+        if self.input_rows:
+            raise PlanError("an input that is pushed row by row to several cores", hint="leave --cores or --input-rows out")
 
     @property
     def in_steps(self) -> bool:

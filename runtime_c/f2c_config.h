@@ -77,7 +77,7 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 
 /** F2C_SETTLE(v): the float v, chosen by a condition, is a value here. gcc for Arm's FPU then has a conditional move, where
  *  it would skip what depends on v by a branch: code with one path takes the same time for all data. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP)
 #define F2C_SETTLE(v) __asm__("" : "+t"(v))
 #else
 #define F2C_SETTLE(v) ((void)0)
@@ -209,6 +209,36 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_UNROLL_BY(n) F2C_PRAGMA(GCC unroll n)
 #else
 #define F2C_UNROLL_BY(n)
+#endif
+
+/** F2C_RELEASE(at, v): store v into a uint32_t for other cores, after all that was written before; F2C_ACQUIRE(at): load it,
+ *  before all that is read afterwards. A load, a store and a barrier: Cortex-M0+ has no more. */
+#if defined(__GNUC__)
+#define F2C_RELEASE(at, v) __atomic_store_n((at), (v), __ATOMIC_RELEASE)
+#define F2C_ACQUIRE(at) __atomic_load_n((at), __ATOMIC_ACQUIRE)
+#else
+#include <stdatomic.h>
+#define F2C_RELEASE(at, v) atomic_store_explicit((_Atomic uint32_t *)(at), (v), memory_order_release)
+#define F2C_ACQUIRE(at) atomic_load_explicit((_Atomic uint32_t *)(at), memory_order_acquire)
+#endif
+
+/** F2C_WAIT(): what a core does while others work, again and again; F2C_WAKE(): after it has said that it is there. Nothing,
+ *  or define both: __WFE() and __SEV() sleep. F2C_GIVE(), F2C_TAKE(): before it says so, and when all are there: clean and
+ *  invalidate the data cache, where there is one over memory that the cores share. */
+#ifndef F2C_WAIT
+#if defined(__unix__) || defined(__APPLE__)
+#include <sched.h>
+#define F2C_WAIT() ((void)sched_yield())
+#else
+#define F2C_WAIT() ((void)0)
+#endif
+#endif
+#ifndef F2C_WAKE
+#define F2C_WAKE() ((void)0)
+#endif
+#ifndef F2C_GIVE
+#define F2C_GIVE() ((void)0)
+#define F2C_TAKE() ((void)0)
 #endif
 
 /** F2C_LOOPBOUND(least, most): turns of the next loop. With -DF2C_LOOPBOUNDS it is the pragma that TACLeBench has for

@@ -67,6 +67,9 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
                      help="Limit on average, at --rate-hz inferences a second."),
         click.option("--rate-hz", type=click.FloatRange(0, min_open=True), metavar="HZ",
                      help="Inferences a second: the clock that takes least is chosen."),
+        click.option("--cores", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+                     help="Also generate NAME_run_on, by which so many of the target's cores share an inference."),
+        click.option("--place-node", multiple=True, metavar="NODE=PROCESSOR", help="The processor that computes a node."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
         click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
@@ -106,12 +109,21 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
                                  param_hint="--name")
     k.pop("debug")
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
+                      place_node=tuple(map(_placed, k.pop("place_node"))),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
                                                      "share_kernels", "ram", "flash", "step_budget", "max_slice_us",
-                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz")})
+                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz", "cores")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
+
+
+def _placed(text: str) -> tuple[str, str]:
+    """Node and processor of one `--place-node`; a node's name may have a = in it."""
+    node, _, processor = text.rpartition("=")
+    if not node or not processor:
+        raise click.BadParameter(f"{text!r} is not NODE=PROCESSOR", param_hint="--place-node")
+    return node, processor
 
 
 def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
