@@ -1,10 +1,10 @@
-"""What all kernels of a convolution share: its matrix of weights, its requantisation, and conditions."""
+"""What the kernels of convolutions have in common: weights as a matrix, the constants of windows, which layers are which."""
 from __future__ import annotations
 
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ops import _dsp, _tile, _window
+from fuse2c.ops import _tile, _window
 from fuse2c.ops.base import Call, Spec
 from fuse2c.quant import Requant
 
@@ -44,11 +44,6 @@ def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str
                 window=_window.row_window(c), along=_window.scattered(c))
 
 
-def block_size(c: Call) -> int:
-    """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
-    return 4 if c.type(0).dtype.is_float else 2
-
-
 def is_pointwise(c: Call) -> str:
     """1x1, one group, no pads, channels adjacent in memory."""
     w = c.attrs.window
@@ -84,11 +79,7 @@ def is_tiled(c: Call) -> str:
     return "the weights or the bias are variable" if variable else has_accumulator(c)
 
 
-def is_dsp(c: Call) -> str:
-    """One group of integers whose weights fit into bytes."""
-    if why := is_tiled(c):
-        return why
-    if c.attrs.group > 1:
-        return "grouped"
-    w = c.constant(1)
-    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+def adjacent(c: Call, names: dict[str, int]) -> bool:
+    """Whether the elements under a row of the window are adjacent in memory."""
+    channels = c.type(0).shape[1]
+    return names["DIL_W"] == 1 and (channels == 1 or names["X_SC"] == 1) and (names["K_W"] == 1 or names["X_SW"] == channels)

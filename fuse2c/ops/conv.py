@@ -13,11 +13,11 @@ from math import prod
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import TensorType
-from fuse2c.ops import _conv_cores, _tile, _volume, _window
+from fuse2c.ir.types import DType, TensorType
+from fuse2c.ops import _conv_fp, _dsp, _fields, _fp, _mve, _mve_depthwise, _tile, _volume, _window, _winograd
 from fuse2c.ops._conv import (
+    adjacent,
     base_spec,
-    block_size,
     has_accumulator,
     is_depthwise,
     is_pointwise,
@@ -25,6 +25,16 @@ from fuse2c.ops._conv import (
     matrix,
     requant,
     unpadded,
+)
+from fuse2c.ops._conv_int import (
+    alone_spec,
+    depthwise_rows_spec,
+    dsp_spec,
+    fields_spec,
+    is_alone,
+    is_depthwise_rows,
+    is_dsp,
+    is_pointwise_dsp,
 )
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
@@ -72,29 +82,14 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
     if not c.quantised:
-        y = correlate(c, x, w, 0)
+        y = _window.correlate(x, w, c.attrs.window, c.attrs.group)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
     centred = _tile.centred(w, c.quant(1), 0)
-    acc = np.moveaxis(correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
+    real = x.astype(np.float64) - c.quant(0).zero[0]
+    acc = np.moveaxis(_window.correlate(real, centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
-
-
-
-def correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
-    """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
-    out = c.attrs.window.out(x.shape[2:])
-    view = _window.windows(x, c.attrs.window, fill, out)
-    n, groups, rank = x.shape[0], c.attrs.group, len(out)
-    per = x.shape[1] // groups
-    order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
-    parts = []
-    for g in range(groups):
-        patch = np.ascontiguousarray(view[:, g * per:(g + 1) * per].transpose(order)).reshape(n * prod(out), -1)
-        share = w[g * (w.shape[0] // groups):(g + 1) * (w.shape[0] // groups)].reshape(w.shape[0] // groups, -1)
-        parts.append((patch @ share.T).reshape(n, *out, -1))
-    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
 def work(c: Call) -> Work:
@@ -130,6 +125,11 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
     return spec
 
 
+def block_size(c: Call) -> int:
+    """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
+    return 4 if c.type(0).dtype.is_float else 2
+
+
 def depthwise_spec(c: Call) -> Spec:
     """Weights as [KH][KW][O], so that neighbouring channels are neighbours.
 
@@ -146,6 +146,74 @@ def depthwise_spec(c: Call) -> Spec:
     taps = cut * reduce(np.multiply.outer, [i.sum(axis=1) for i in inside])
     return replace(spec, macs=unpadded(c),
                    effort={"load": int(taps.sum()) * flat.shape[0], "tile": int(cut.sum()) * flat.shape[0]})
+
+
+def is_depthwise_mve(c: Call) -> str:
+    """int8, as many outputs as channels, nothing but functions of single elements behind it."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    x, w = c.type(0), c.constant(1)
+    if c.type(1).shape[0] != c.attrs.group:
+        return "several outputs a channel"
+    if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+        return why
+    finish = base_spec(c, 0, {}, {}).finish
+    if c.y[0].dtype != DType.I8 or finish is None or not finish.words:
+        return "its elements cannot be finished four at a time"
+    return _mve.only_elements(c)
+
+
+def depthwise_mve_spec(c: Call) -> Spec:
+    """16 channels at a time, or all channels of several pixels."""
+    flat, bias = matrix(c)
+    x, y, zero = c.type(0), c.y[0], c.quant(0).zero[0]
+    names = _window.constants(c, c.attrs.window)
+    inside = [np.any(_window.inside(c.attrs.window, x.shape[2:], i), axis=0, keepdims=True)[0] for i in range(len(y.shape) - 2)]
+    weights, cropped = _mve_depthwise.crop(flat.reshape(-1, names["K_H"], names["K_W"]), names, inside)
+    bias = bias + zero * (flat.sum(axis=1, dtype=np.int32) - weights.sum(axis=(1, 2), dtype=np.int32))
+    tables, own, flags = _mve_depthwise.flags(weights, names | cropped)
+    tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
+    spec = base_spec(c, flags.pop("scratch"), tables, own | cropped | {"FILL": zero}, **flags)
+    assert spec.finish is not None
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]),
+                   macs=y.count * cropped["K_H"] * cropped["K_W"])
+
+
+def is_mve(c: Call) -> str:
+    """One group of int8."""
+    w = c.constant(1)
+    return is_dsp(c) or _mve.why_not(c.type(0), None if w is None else _tile.centred(w, c.quant(1), 0))
+
+
+def is_pointwise_mve(c: Call) -> str:
+    """Pixels that fill a vector are read in place."""
+    if why := is_pointwise(c) or is_mve(c):
+        return why
+    return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
+
+
+def mve_spec(c: Call, direct: bool) -> Spec:
+    """Pixels are read in place, or the elements under a window are gathered."""
+    flat, bias = matrix(c)
+    y, names = c.y[0], _window.constants(c, c.attrs.window)
+    tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
+           "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
+    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+
+
+def is_winograd(c: Call) -> str:
+    """What the direct form takes, if it is 3x3 and four times its sums fit."""
+    if why := is_dsp(c) or _winograd.is_3x3(c):
+        return why
+    flat, bias = matrix(c)
+    return _winograd.why_not(c, flat, bias, requant(c, flat, c.constant(2)))
+
+
+def winograd_spec(c: Call) -> Spec:
+    """Two rows at once."""
+    flat, bias = matrix(c)
+    return _winograd.spec(base_spec(c, 0, {}, {}), c, flat, bias, requant(c, flat, c.constant(2)))
 
 
 def volume_spec(c: Call) -> Spec:
@@ -165,9 +233,24 @@ OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
-        *_conv_cores.DEPTHWISE,
+        _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
+        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
+        *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
+          for core in _fields.CORES),
+        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
-        *_conv_cores.MATRIX,
+        _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
+        _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
+        *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
+          for n in _dsp.TILES),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, spends=True),
+        *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+        *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+        *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
+          for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
+          for core in _fields.CORES for n in _fields.TILES),
+        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
+        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),
