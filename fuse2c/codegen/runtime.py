@@ -15,7 +15,7 @@ def _functions() -> dict[str, str]:
     found = {}
     for path in sorted(folder("runtime_c").glob("f2c_*.h")):
         text = path.read_text(encoding="utf-8")
-        for name in re.findall(r"static (?:inline|F2C_INLINE) [\w *]*?(f2c_\w+)\(|#define (F2C_DOTS_\w+)", text):
+        for name in re.findall(r"static (?:inline|F2C_INLINE|F2C_CORE) [\w *]*?(f2c_\w+)\(|#define (F2C_DOTS_\w+)", text):
             found["".join(name)] = path.name
     return found
 

@@ -91,7 +91,27 @@ class Core:
 
 
 def share_cores(model: str, views: Sequence[View], texts: list[str]) -> list[str]:
-    """Texts of shared cores, by the first kernel that needs each; `texts` then call them."""
+    """Texts of shared cores, by the first kernel that needs each; `texts` then call them.
+
+    Cores that call others of their kernel wait until those are shared.
+    """
+    out, names = [""] * len(texts), set[str]()
+    while groups := _alike(views, texts):
+        for group in groups:
+            first = group[0]
+            name = next(n for n in _names(f"{model}{first.suffix}") if n not in names)
+            names.add(name)
+            free = [k for k in first.constants if len({core.constants[k] for core in group}) > 1]
+            out[first.kernel] += f"{_shared(views[first.kernel], group, name, free)}\n"
+            for core in group:
+                v = views[core.kernel]
+                given = [v.table[k] for k in used_keys(v, core.text)] + [str(core.constants[k]) for k in free]
+                texts[core.kernel] = _borrower(v, texts[core.kernel], core, f"{name}({''.join(f'{g}, ' for g in given)}")
+    return [text.rstrip("\n") + "\n" if text else "" for text in out]
+
+
+def _alike(views: Sequence[View], texts: Sequence[str]) -> list[list[Core]]:
+    """Groups of cores that can be one function."""
     alike: dict[tuple[str, ...], list[Core]] = {}
     for core in (core for i, v in enumerate(views) for core in cores(i, v, texts[i])):
         v = views[core.kernel]
@@ -100,18 +120,7 @@ def share_cores(model: str, views: Sequence[View], texts: list[str]) -> list[str
         fixed = [f"{k} {n}" for k, n in core.constants.items() if k not in FREE]
         key = (re.sub(rf"\b{v.function}_", "@_", plain), *types, *fixed, *(k for k in core.constants if k in FREE))
         alike.setdefault(key, []).append(core)
-    out, names = [""] * len(texts), set[str]()
-    for group in (g for g in alike.values() if len(g) > 1):
-        first = group[0]
-        name = next(n for n in _names(f"{model}{first.suffix}") if n not in names)
-        names.add(name)
-        free = [k for k in first.constants if len({core.constants[k] for core in group}) > 1]
-        out[first.kernel] += f"{_shared(views[first.kernel], group, name, free)}\n"
-        for core in group:
-            v = views[core.kernel]
-            given = [v.table[k] for k in used_keys(v, core.text)] + [str(core.constants[k]) for k in free]
-            texts[core.kernel] = _borrower(v, texts[core.kernel], core, f"{name}({''.join(f'{g}, ' for g in given)}")
-    return [text.rstrip("\n") + "\n" if text else "" for text in out]
+    return [g for g in alike.values() if len(g) > 1]
 
 
 def _names(name: str) -> Iterator[str]:
@@ -121,10 +130,10 @@ def _names(name: str) -> Iterator[str]:
 
 
 def cores(kernel: int, v: View, text: str) -> Iterator[Core]:
-    """The cores of a kernel."""
+    """The cores of a kernel that call no others."""
     parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
     for name, part in parts.items():
-        if CORE.search(part):
+        if CORE.search(part) and not any(CORE.search(p) and f"{n}(" in part for n, p in parts.items() if n != name):
             helpers = {n: p for n, p in parts.items() if not CORE.search(p) and n != name and f"{n}(" in part}
             constants = {k: int(n) for line in ENUM.findall(part) for k, n in re.findall(r"(\w+) = (-?\d+)", line)}
             yield Core(kernel, name, name.removeprefix(v.function), helpers | {name: ENUM.sub("", part)}, constants,

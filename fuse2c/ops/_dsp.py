@@ -174,13 +174,16 @@ class Finish:
         return f"w[{before + o}]" if self.multipliers is not None else "mult" if self.single else oc
 
 
-def finish(c: Call, r: Requant) -> Finish:
-    """Multipliers are in the stream of weights, unless there is one only, or the function needs the channel for more."""
+def finish(c: Call, r: Requant, bits: int = 0) -> Finish:
+    """Multipliers are in the stream of weights, unless there is one only, or the function needs the channel for more.
+
+    bits: sums are 2**bits as large as the requantisation has them.
+    """
     if r.mode == "float" or not _bare(c):
-        return Finish(_tile.finish(r))
-    fits = r.shift >= 33 and (abs(r.zero) + 1) << (r.shift - 32 + UPPER) < 2 ** 30
+        return Finish(_tile.finish(r, bits=bits))
+    fits = r.shift >= 33 and (abs(r.zero) + 1) << (r.shift + bits - 32 + UPPER) < 2 ** 30
     table = {"mult": r.multipliers} if len(r.scale) == 1 else {}
-    scalar, upper = (replace(_tile.finish(r, mult="mult", bits=bits), tables=table) for bits in (0, UPPER))
+    scalar, upper = (replace(_tile.finish(r, mult="mult", bits=n), tables=table) for n in (bits, bits + UPPER))
     return Finish(scalar, "mult", None if table else r.multipliers, bool(table), upper if fits else None)
 
 
@@ -328,34 +331,6 @@ def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: 
     return Sum(acc, p, o, channel, Store(value, channel, at), upper, advance="Y_SC" if o and by_channel and p == 0 else "")
 
 
-def dense_tile(outputs: int, form: str, end: Finish) -> Tile:
-    """The accumulators of one pixel, whose elements are widened on the way, in blocks of eight outputs side by side."""
-    made = []
-    for plain in _tile.blocks(outputs, DENSE):
-        before = plain.odd if form == "apart" else 0
-        b = Behind(plain.first, plain.end, plain.size, before + (plain.size if end.multipliers is not None else 0))
-        row = []
-        for words in (b.pairs[i:i + 2] for i in range(0, b.words, 2)):
-            lines: tuple[str, ...] = (f"const int32_t {', '.join(f'w{i} = w[{i}]' for i in words)};",)
-            found = [o for word in words for o in (2 * word, 2 * word + 1) if o < b.size]
-            # odd ones first, so that a word's register can then hold its even half
-            for o in (*(o for o in found if o % 2), *(o for o in found if o % 2 == 0)):
-                row.append(_step(o, form, end, before, lines))
-                lines = ()
-        made.append((b, tuple(row)))
-    return Tile(range(1), tuple(made))
-
-
-def _step(o: int, form: str, end: Finish, behind: int, before: tuple[str, ...]) -> Step:
-    """Output o of a block, behind whose words there are so many others in front of the multipliers."""
-    oc, acc = f"oc + {o}" if o else "oc", f"acc{o}"
-    value = f"f2c_upper_sum({acc}, acc{o - 1})" if form != "bytes" and o % 2 else acc
-    value += f" + w[{o // 2}]" if form == "apart" and o % 2 else ""
-    upper = "f2c_sxtb16_ror8(w{})" if form == "bytes" else "w{}"
-    return Step(acc, 0, o, oc, Store(value, end.value(o, oc, behind), _tile.index("at", oc, 1)),
-                weight=(upper if o % 2 else "f2c_sxtb16(w{})").format(o // 2), before=before)
-
-
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: tuple[Run, ...],
           y: tuple[int, int], end: Finish) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
@@ -385,19 +360,6 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
 def many(outputs: int) -> bool:
     """Whether a dense layer has so many outputs that it is worth unrolling and that they share what is widened."""
     return outputs > 2 * DENSE
-
-
-def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, end: Finish,
-                ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
-    """The same as `flags`, for one pixel at a time, its elements widened where they are multiplied: no scratch."""
-    form, quads, outputs = packing(x, w, bias), w.shape[1] // 4, w.shape[0]
-    steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if many(w.shape[0]) else 1
-    stream = arranged(w, Segments(w.shape[1]))
-    rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]
-    return {"w": pack(stream, bias, DENSE, form, end.multipliers)}, 0, {
-        "tile": {"of_1": dense_tile(outputs, form, end)}, "form": form,
-        "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"),
-        "single": end.single, "trips": quads // steps, "steps": steps, "rest": rest, "own": {}}
 
 
 def widening(x: TensorType) -> str:

@@ -63,9 +63,11 @@ def stream(names: dict[str, int], rows: Rows, channel: str) -> tuple[Stream, dic
     every = [j for j in range(-taps, step + left + 1) if first(j) < step and first(j) + taps > 0]
     carried = [j for j in every if first(j) < 0]
     done = [j for j in every if first(j) + taps <= step]
-    trips = min(width // step, (outs - 1 - max(done)) // OUTPUTS + 1)
+    trips = min(width // step, (outs - 1 - max(done, default=0)) // OUTPUTS + 1)
     behind = [j for j in every if first(j) + taps > step]
-    if not rows.planar or min(carried) < -1 or trips < TRIPS or 0 not in done or [j - OUTPUTS for j in behind] != carried:
+    if rows.single or not rows.planar or not carried:
+        return None
+    if min(carried) < -1 or trips < TRIPS or 0 not in done or [j - OUTPUTS for j in behind] != carried:
         return None
     middle = trips * step
     last = outs - 1 - trips * OUTPUTS       # the last output, counted from the end's columns
