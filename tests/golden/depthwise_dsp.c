@@ -32,7 +32,8 @@ static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t *s)
 /* Four pixels, widened at t, times pairs of outputs; the first result is y_row[at]. The rows move on from output to output. */
 static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
-    enum { Y_SC = 8, WORDS = 6 };
+    enum { Y_SC = 8 };
+    enum { WORDS = 6 };
     enum { PAIRS = 8, PAIR = 10 };
     const int32_t *w = digits_int8_02_conv_w, *const end = &t[4 * WORDS];
     y_row += at;
@@ -58,9 +59,8 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
     F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 320);
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1 };
-    enum { GROUP_OUT = 16, DEPTH = 9, ADJACENT = 1 };
-    enum { EDGE = 24 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16, DEPTH = 9 };
+    enum { ADJACENT = 1, EDGE = 24 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);

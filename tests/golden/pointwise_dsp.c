@@ -13,7 +13,8 @@ static F2C_ROW_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *
 {
     enum { OUT_C = 16, K_H = 3 };
     enum { X_SC = 8 };
-    enum { Y_SC = 1, Y_SW = 16, BLOCK = 5, MIDDLE = 8, FILLS = -8323200 };
+    enum { Y_SC = 1, Y_SW = 16, BLOCK = 5, FILLS = -8323200 };
+    enum { MIDDLE = 8 };
     const int32_t *w = digits_int8_03_conv_w;
     for (int32_t oc = 0; oc < OUT_C; ++oc) {
         const int32_t start = w[0];
