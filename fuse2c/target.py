@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 from fuse2c.errors import TargetError, did_you_mean
 
 FOLDER = Path(__file__).parent / "targets"
-FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve")       # what kernels may ask for
+FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve", "vectors")       # what kernels may ask for
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 HELD = ("arena", "weights")                         # what a memory may hold
 STATUS = ("estimated", "vendor", "measured")        # of a target's figures

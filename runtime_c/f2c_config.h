@@ -120,6 +120,44 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
 
+/** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_SUMS: how many such vectors of sums
+ *  fit into the registers beside what they are made of. F2C_FUSED(n, sum, a, b): sum + a * b for vectors of n floats, rounded
+ *  once where the core has that instruction. */
+#if defined(__AVX512F__)
+#define F2C_WIDTH 16
+#define F2C_SUMS 24
+#elif defined(__AVX__)
+#define F2C_WIDTH 8
+#define F2C_SUMS 12
+#elif defined(__aarch64__)
+#define F2C_WIDTH 4
+#define F2C_SUMS 24
+#else
+#define F2C_WIDTH 4
+#define F2C_SUMS 12
+#endif
+#if defined(__AVX512F__)
+#define F2C_WIDE_HEADER <immintrin.h>
+#define F2C_FUSED_16(sum, a, b) _mm512_fmadd_ps((a), (b), (sum))
+#define F2C_FUSED_8(sum, a, b) _mm256_fmadd_ps((a), (b), (sum))
+#elif defined(__FMA__)
+#define F2C_WIDE_HEADER <immintrin.h>
+#define F2C_FUSED_8(sum, a, b) _mm256_fmadd_ps((a), (b), (sum))
+#elif defined(__aarch64__)
+#define F2C_WIDE_HEADER <arm_neon.h>
+#define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
+#define F2C_FUSED_4(sum, a, b) vfmaq_f32((sum), (a), (b))
+#else
+#define F2C_WIDE_HEADER <stdint.h>
+#define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
+#define F2C_FUSED_4(sum, a, b) ((sum) + ((a) * (b)))
+#endif
+/** F2C_VECTORS(pixels, n): into how many vectors a step of n vectors is best taken, for so many pixels: 1, 2 or 4. */
+#define F2C_VECTORS(pixels, n) \
+    ((((n) % 4) == 0) && ((4 * (pixels)) <= F2C_SUMS) ? 4 : (((n) % 2) == 0) && ((2 * (pixels)) <= F2C_SUMS) ? 2 : 1)
+#define F2C_JOINED(a, b) a##b
+#define F2C_FUSED(n, sum, a, b) F2C_JOINED(F2C_FUSED_, n)(sum, a, b)
+
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
  *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
  *  no conditional instructions either, so that there is one path. */

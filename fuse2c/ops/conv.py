@@ -5,6 +5,7 @@ tensor or per output channel, b int32 at scale s_x * s_w.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -14,7 +15,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _vector, _vector_conv, _volume, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -371,12 +372,15 @@ def volume_spec(c: Call) -> Spec:
 
 
 _by_strides = partial(Kernel, strided=True)
+_self = sys.modules[__name__]
 OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
         _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+        _by_strides("depthwise_vec", partial(_vector_conv.depthwise, _self), when=partial(_vector_conv.is_depthwise, _self),
+                    needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
@@ -385,6 +389,7 @@ OP = Op(
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
         _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
+        _by_strides("conv_vec", partial(_vector_conv.spec, _self), when=partial(_vector_conv.when, _self), needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

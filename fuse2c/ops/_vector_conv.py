@@ -1,0 +1,74 @@
+"""Convolutions on a host with vectors, see _vector.py: their conditions and specs. `conv` is the operator's own module."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fuse2c.ops import _tile, _vector, _window
+from fuse2c.ops._tile import Store, index
+from fuse2c.ops.base import Call, Spec
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def direct(names: dict[str, int]) -> bool:
+    """Whether windows are read where they lie: none is cut off on the left or right, channels are neighbours."""
+    wide = strip(names)
+    return names["PAD_LEFT"] == 0 and wide <= names["IN_W"] and names["IN_C"] * names["X_SC"] == names["IN_C"] \
+        and (names["K_W"] == 1 or names["X_SW"] == names["IN_C"])
+
+
+def strip(names: dict[str, int]) -> int:
+    """Columns under the windows of a row."""
+    return (names["OUT_W"] - 1) * names["STRIDE_W"] + (names["K_W"] - 1) * names["DIL_W"] + 1
+
+
+def spec(conv: ModuleType, c: Call) -> Spec:
+    """float32, one group: tiles of a row by blocks of outputs; rows with padding are brought together first."""
+    flat, bias = conv.matrix(c)
+    y, names = c.y[0], _window.constants(c, c.attrs.window)
+    found, in_place = _vector.blocks(y.shape[1], flat.shape[1]), direct(names)
+    dense = names["DIL_W"] == 1
+    column = names["X_SW"] if in_place else names["IN_C"]
+    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "STEP": names["STRIDE_W"] * column,
+           "SEGMENTS": 1 if dense else names["K_W"], "SEGMENT": names["DIL_W"] * column,
+           "SPAN": names["IN_C"] * (names["K_W"] if dense else 1), "STRIP": strip(names) * names["IN_C"],
+           "EXTENT": c.attrs.window.extent(0), "COLUMNS": min(names["IN_W"], strip(names) - names["PAD_LEFT"])}
+    flags: dict[str, Any] = {"direct": in_place, "vector_tiles": _vector.tiles(names["OUT_W"], found),
+                             "store": Store("sums[(p * LANES) + o]", "first + o", index("at", "first + o", names["Y_SC"]))}
+    scratch = 0 if in_place else 4 * own["STRIP"] * own["EXTENT"]
+    return conv.base_spec(c, scratch, {"w": _vector.pack(flat, found), "b": _vector.spread(bias, found)}, own, **flags)
+
+
+def when(conv: ModuleType, c: Call) -> str:
+    """One group of float32."""
+    return str(conv.is_fp(c))
+
+
+def is_depthwise(conv: ModuleType, c: Call) -> str:
+    """float32, as many outputs as channels, which are neighbours in memory and fill a vector of eight."""
+    if why := conv.is_tiled(c) or conv.is_depthwise(c):
+        return str(why)
+    if c.type(0).dtype != "float32" or c.type(1).shape[0] != c.attrs.group:
+        return "not float32, or several outputs a channel"
+    if c.type(0).shape[1] < _vector.BLOCKS[-1]:
+        return "fewer channels than a vector"
+    return "" if c.type(0).strides[1] == 1 else "the channels of a pixel are not adjacent in memory"
+
+
+def depthwise(conv: ModuleType, c: Call) -> Spec:
+    """Channel by channel of a pixel, in vectors; what is padding is left out."""
+    flat, bias = conv.matrix(c)
+    names = _window.constants(c, c.attrs.window)
+    columns = _window.inside(c.attrs.window, c.type(0).shape[2:], 1) if len(c.y[0].shape) > 3 else np.ones((1, 1), bool)
+    whole = np.flatnonzero(columns.all(axis=1))
+    first, end = (int(whole[0]), int(whole[-1]) + 1) if whole.size else (names["OUT_W"], names["OUT_W"])
+    own = {"WHOLE_FIRST": first, "WHOLE_END": end, "COLUMNS": int(columns.sum())}
+    wide = names["OUT_C"] >= 16
+    spec = conv.base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, own, vector="f2c_wide" if wide else "f2c_eight",
+                          width="F2C_WIDTH" if wide else "8",
+                          store=Store("sums[o]", "c + o", index("at", "c + o", names["Y_SC"])))
+    return replace(spec, macs=conv.unpadded(c))
