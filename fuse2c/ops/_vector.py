@@ -6,11 +6,12 @@ How wide a vector is, the C compiler knows; here, lanes come in blocks that all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fuse2c.ops._dsp import Run, runs
-from fuse2c.ops._tile import Store
+from fuse2c.ops._tile import Store, index
 
 NEEDS = frozenset({"vectors"})
 PIXELS = 8              # of a tile, at most
@@ -85,9 +86,22 @@ def spread(values: np.ndarray, found: tuple[Block, ...]) -> np.ndarray:
                            for first in range(b.first, b.end, b.outs)])
 
 
-def tiles(width: int, found: tuple[Block, ...]) -> tuple[Tile, ...]:
-    """Every tile of a row with every block."""
-    return tuple(Tile(run, block) for block in found for run in runs(width, PIXELS))
+def matrix(flat: np.ndarray, bias: np.ndarray, width: int,
+           channel: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(tables, values for the template) of weights [outputs, depth], for rows of so many pixels.
+
+    channel: distance of neighbouring outputs of y, in elements.
+    """
+    found = blocks(*flat.shape)
+    return {"w": pack(flat, found), "b": spread(bias, found)}, {
+        "tiles_by_blocks": tuple(Tile(run, block) for block in found for run in runs(width, PIXELS)),
+        "store": Store("sums[(p * LANES) + o]", "first + o", index("at", "first + o", channel))}
 
 
-STORE = Store("sums[(p * LANES) + o]", "first + o", "")
+def dense(flat: np.ndarray, bias: np.ndarray,
+          rows: int) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, Any]]:
+    """(tables, constants, values for the template) of a dense layer: a pointwise convolution over a row of pixels."""
+    tables, flags = matrix(flat, bias, rows, 1)
+    depth = flat.shape[1]
+    own = {"STEP": depth, "SEGMENTS": 1, "SEGMENT": 0, "SPAN": depth, "K_H": 1, "DIL_H": 1, "PAD_TOP": 0, "IN_H": 1}
+    return tables, own, flags | {"direct": True}

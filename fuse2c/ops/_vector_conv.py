@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fuse2c.ops import _tile, _vector, _window
+from fuse2c.ops import _vector, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops.base import Call, Spec
 
@@ -30,17 +30,16 @@ def spec(conv: ModuleType, c: Call) -> Spec:
     """float32, one group: tiles of a row by blocks of outputs; rows with padding are brought together first."""
     flat, bias = conv.matrix(c)
     y, names = c.y[0], _window.constants(c, c.attrs.window)
-    found, in_place = _vector.blocks(y.shape[1], flat.shape[1]), direct(names)
+    in_place = direct(names)
     dense = names["DIL_W"] == 1
     column = names["X_SW"] if in_place else names["IN_C"]
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "STEP": names["STRIDE_W"] * column,
            "SEGMENTS": 1 if dense else names["K_W"], "SEGMENT": names["DIL_W"] * column,
            "SPAN": names["IN_C"] * (names["K_W"] if dense else 1), "STRIP": strip(names) * names["IN_C"],
            "EXTENT": c.attrs.window.extent(0), "COLUMNS": min(names["IN_W"], strip(names) - names["PAD_LEFT"])}
-    flags: dict[str, Any] = {"direct": in_place, "vector_tiles": _vector.tiles(names["OUT_W"], found),
-                             "store": Store("sums[(p * LANES) + o]", "first + o", index("at", "first + o", names["Y_SC"]))}
+    tables, flags = _vector.matrix(flat, bias, names["OUT_W"], names["Y_SC"])
     scratch = 0 if in_place else 4 * own["STRIP"] * own["EXTENT"]
-    return conv.base_spec(c, scratch, {"w": _vector.pack(flat, found), "b": _vector.spread(bias, found)}, own, **flags)
+    return conv.base_spec(c, scratch, tables, own, direct=in_place, **flags)
 
 
 def when(conv: ModuleType, c: Call) -> str:
