@@ -148,13 +148,45 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
 #define F2C_FUSED_4(sum, a, b) vfmaq_f32((sum), (a), (b))
 #else
+#if defined(__SSE2__)
+#define F2C_WIDE_HEADER <immintrin.h>
+#else
 #define F2C_WIDE_HEADER <stdint.h>
+#endif
 #define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
 #define F2C_FUSED_4(sum, a, b) ((sum) + ((a) * (b)))
 #endif
 /** F2C_VECTORS(pixels, n): into how many vectors a step of n vectors is best taken, for so many pixels: 1, 2 or 4. */
 #define F2C_VECTORS(pixels, n) \
     ((((n) % 4) == 0) && ((4 * (pixels)) <= F2C_SUMS) ? 4 : (((n) % 2) == 0) && ((2 * (pixels)) <= F2C_SUMS) ? 2 : 1)
+/** F2C_DOT(sum, x, w): to each of F2C_WIDTH sums modulo 2^32, four products: unsigned bytes of x times signed bytes of w.
+ *  F2C_MULTIPLY_ADD(a, b): sums of two neighbouring products of int16. F2C_BYTE(j): where byte j of a word in memory is. */
+#if defined(__AVX512VNNI__)
+#define F2C_DOT(sum, x, w) ((f2c_ints)_mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(x), (__m512i)(w)))
+#elif defined(__AVXVNNI__)
+#define F2C_DOT(sum, x, w) ((f2c_ints)_mm256_dpbusd_avx_epi32((__m256i)(sum), (__m256i)(x), (__m256i)(w)))
+#elif defined(__AVX512BW__)
+#define F2C_MULTIPLY_ADD(a, b) ((f2c_ints)_mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
+#elif defined(__AVX2__) && (F2C_WIDTH == 8)
+#define F2C_MULTIPLY_ADD(a, b) ((f2c_ints)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
+#elif defined(__SSE2__) && (F2C_WIDTH == 4)
+#define F2C_MULTIPLY_ADD(a, b) ((f2c_ints)_mm_madd_epi16((__m128i)(a), (__m128i)(b)))
+#endif
+#if !defined(F2C_DOT) && defined(F2C_MULTIPLY_ADD)
+#define F2C_DOT(sum, x, w) \
+    ((sum) + F2C_MULTIPLY_ADD((f2c_shorts)(x) & 255, (f2c_shorts)((f2c_unsigned)(w) << 8) >> 8) \
+     + F2C_MULTIPLY_ADD((f2c_shorts)((f2c_unsigned)(x) >> 8), (f2c_shorts)(w) >> 8))
+#elif !defined(F2C_DOT)
+#define F2C_DOT(sum, x, w) \
+    ((sum) + F2C_PRODUCT(x, w, 0) + F2C_PRODUCT(x, w, 8) + F2C_PRODUCT(x, w, 16) + F2C_PRODUCT(x, w, 24))
+#define F2C_PRODUCT(x, w, bit) \
+    ((((x) >> (bit)) & 255u) * (f2c_ints)((f2c_signed)((w) << (24 - (bit))) >> 24))
+#endif
+#if defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+#define F2C_BYTE(j) (24 - (8 * (j)))
+#else
+#define F2C_BYTE(j) (8 * (j))
+#endif
 #define F2C_JOINED(a, b) a##b
 #define F2C_FUSED(n, sum, a, b) F2C_JOINED(F2C_FUSED_, n)(sum, a, b)
 

@@ -49,16 +49,16 @@ static F2C_INLINE f2c_eight f2c_eight_fused(f2c_eight sum, f2c_eight a, f2c_eigh
     return F2C_FUSED(8, sum, a, b);
 }
 
-/** sum + x * w, x in all lanes. */
-static F2C_INLINE f2c_wide f2c_wide_add(f2c_wide sum, float x, f2c_wide w)
+/** sum + *x * w: one number for all lanes. */
+static F2C_INLINE f2c_wide f2c_wide_add(f2c_wide sum, const float *x, f2c_wide w)
 {
-    return f2c_wide_fused(sum, x - (f2c_wide){0}, w);
+    return f2c_wide_fused(sum, *x - (f2c_wide){0}, w);
 }
 
-/** sum + x * w, x in all lanes. */
-static F2C_INLINE f2c_eight f2c_eight_add(f2c_eight sum, float x, f2c_eight w)
+/** sum + *x * w: one number for all lanes. */
+static F2C_INLINE f2c_eight f2c_eight_add(f2c_eight sum, const float *x, f2c_eight w)
 {
-    return f2c_eight_fused(sum, x - (f2c_eight){0}, w);
+    return f2c_eight_fused(sum, *x - (f2c_eight){0}, w);
 }
 
 #endif /* F2C_WIDE_H */

@@ -10,12 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from fuse2c.ir.types import DType
 from fuse2c.ops._dsp import Run, runs
 from fuse2c.ops._tile import Store, index
 
 NEEDS = frozenset({"vectors"})
 PIXELS = 8              # of a tile, at most
-BLOCKS = (64, 32, 16, 8)    # lanes of a block: the last for vectors of eight
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """How the elements of a type are multiplied: vectors, the blocks that they fill, the function that adds products."""
+
+    blocks: tuple[int, ...]     # lanes, the largest first; vectors of eight are used where eight are enough
+    vector: str                 # C type, and the beginning of the names of functions
+    add: str                    # the function that adds what one step multiplies
+    unit: int = 1               # elements of an input that one lane multiplies in a step
+
+
+FLOATS = Elements((64, 32, 16, 8), "f2c_wide", "f2c_wide_add")
+EIGHT = Elements((8,), "f2c_eight", "f2c_eight_add")
+OF = {DType.F32: FLOATS, DType.I8: Elements((64, 32, 16), "f2c_ints", "f2c_ints_add_s8", 4),
+      DType.U8: Elements((64, 32, 16), "f2c_ints", "f2c_ints_add_u8", 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +43,22 @@ class Block:
     lanes: int
     outs: int
     at: int
+    elements: Elements
 
     @property
     def vector(self) -> str:
-        """The C type of its vectors, which begins the names of its functions."""
-        return "f2c_eight" if self.lanes == 8 else "f2c_wide"
+        """The C type of its vectors."""
+        return self.elements.vector
+
+    @property
+    def add(self) -> str:
+        """The C function of a step."""
+        return self.elements.add
 
     @property
     def width(self) -> str:
         """C text: lanes of a vector."""
-        return "8" if self.lanes == 8 else "F2C_WIDTH"
+        return "8" if self.elements is EIGHT else "F2C_WIDTH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +74,20 @@ class Tile:
         return f"{self.run.size}x{self.block.outs}"
 
 
-def blocks(outputs: int, depth: int) -> tuple[Block, ...]:
-    """The fewest, largest blocks: all of a size, then smaller ones for the rest."""
+def blocks(outputs: int, stream: int, elements: Elements) -> tuple[Block, ...]:
+    """The fewest, largest blocks: all of a size, then smaller ones for the rest. stream: weights of an output."""
     found: list[Block] = []
     first = at = 0
-    for lanes in BLOCKS:
-        count = (outputs - first) // lanes
-        smaller = [n for n in BLOCKS if n < lanes]
-        rest = outputs - first - count * lanes
+    for i, lanes in enumerate(elements.blocks):
+        kind = EIGHT if lanes == 8 else elements
+        count, rest = divmod(outputs - first, lanes)
         if count:
-            found.append(Block(first, first + count * lanes, lanes, lanes, at))
-            first, at = first + count * lanes, at + count * lanes * depth
-        if rest and (not smaller or rest > smaller[0]):     # no smaller block holds it
-            found.append(Block(first, outputs, lanes, rest, at))
+            found.append(Block(first, first + count * lanes, lanes, lanes, at, kind))
+            first, at = first + count * lanes, at + count * lanes * stream
+        if rest and rest > max(elements.blocks[i + 1:], default=0):     # no smaller block holds it
+            found.append(Block(first, outputs, lanes, rest, at, kind))
             break
     return tuple(found)
-
-
-def pack(w: np.ndarray, found: tuple[Block, ...]) -> np.ndarray:
-    """[outputs, depth] -> block after block, [depth][lanes] each."""
-    parts = [lanes_of(w[first:first + b.outs], b).T for b in found for first in range(b.first, b.end, b.outs)]
-    return np.concatenate([p.reshape(-1) for p in parts])
 
 
 def lanes_of(values: np.ndarray, b: Block) -> np.ndarray:
@@ -80,28 +95,48 @@ def lanes_of(values: np.ndarray, b: Block) -> np.ndarray:
     return np.pad(values, [(0, b.lanes - len(values))] + [(0, 0)] * (values.ndim - 1))
 
 
-def spread(values: np.ndarray, found: tuple[Block, ...]) -> np.ndarray:
-    """[outputs] -> the same with zeros for the lanes that are missing."""
-    return np.concatenate([lanes_of(values[first:first + b.outs], b) for b in found
-                           for first in range(b.first, b.end, b.outs)])
+def spread(values: np.ndarray, found: tuple[Block, ...]) -> list[np.ndarray]:
+    """[outputs, ...] -> [lanes, ...] of each block."""
+    return [lanes_of(values[first:first + b.outs], b) for b in found for first in range(b.first, b.end, b.outs)]
 
 
-def matrix(flat: np.ndarray, bias: np.ndarray, width: int,
-           channel: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """(tables, values for the template) of weights [outputs, depth], for rows of so many pixels.
+def matrix(w: np.ndarray, bias: np.ndarray, dtype: DType, width: int,
+           channel: int) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, Any]]:
+    """(tables, constants, values for the template) of weights [outputs, segments, depth], for rows of so many pixels.
 
-    channel: distance of neighbouring outputs of y, in elements.
+    The elements of a segment are neighbours in memory; the last step of one may read up to three elements behind it, which
+    meet weights of zero. channel: distance of neighbouring outputs of y, in elements.
     """
-    found = blocks(*flat.shape)
-    return {"w": pack(flat, found), "b": spread(bias, found)}, {
-        "tiles_by_blocks": tuple(Tile(run, block) for block in found for run in runs(width, PIXELS)),
-        "store": Store("sums[(p * LANES) + o]", "first + o", index("at", "first + o", channel))}
+    elements = OF[dtype]
+    unit = elements.unit
+    whole = np.pad(w, ((0, 0), (0, 0), (0, -w.shape[2] % unit)))
+    steps = whole.shape[2] // unit
+    stream = whole[0].size
+    found = blocks(len(w), stream, elements)
+    words = whole.reshape(len(w), -1, unit)
+    packed = [p.transpose(1, 0, 2).reshape(-1) for p in spread(words, found)]
+    if dtype == DType.I8:
+        bias = lifted(bias, w)
+    store = Store("sums[(p * LANES) + o]", "first + o", index("at", "first + o", channel))
+    tables = {"w": np.concatenate(packed), "b": np.concatenate(spread(bias, found))}
+    return tables, {"SPAN": steps, "UNIT": unit, "STREAM": stream}, {
+        "tiles_by_blocks": tuple(Tile(run, b) for b in found for run in runs(width, PIXELS)), "store": store}
 
 
-def dense(flat: np.ndarray, bias: np.ndarray,
+def lifted(bias: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The bias of int8 elements that are taken as 128 more than they are, modulo 2^32."""
+    total = bias.astype(np.int64) - 128 * w.reshape(len(w), -1).sum(axis=1, dtype=np.int64)
+    return total.astype(np.int32)
+
+
+def dense(flat: np.ndarray, bias: np.ndarray, dtype: DType,
           rows: int) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, Any]]:
     """(tables, constants, values for the template) of a dense layer: a pointwise convolution over a row of pixels."""
-    tables, flags = matrix(flat, bias, rows, 1)
-    depth = flat.shape[1]
-    own = {"STEP": depth, "SEGMENTS": 1, "SEGMENT": 0, "SPAN": depth, "K_H": 1, "DIL_H": 1, "PAD_TOP": 0, "IN_H": 1}
-    return tables, own, flags | {"direct": True}
+    tables, own, flags = matrix(flat[:, None], bias, dtype, rows, 1)
+    own |= {"STEP": flat.shape[1], "SEGMENTS": 1, "SEGMENT": 0, "K_H": 1, "DIL_H": 1, "PAD_TOP": 0, "IN_H": 1}
+    return tables, own, flags | {"direct": True, "skips": True}
+
+
+def fours(depth: int) -> str:
+    """Why rows of bytes cannot be read where they lie: the last step would read behind them. Empty if they can."""
+    return "" if depth % OF[DType.I8].unit == 0 else "rows that are not in whole fours"

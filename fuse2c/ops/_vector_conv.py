@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fuse2c.ir.types import DType
 from fuse2c.ops import _vector, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops.base import Call, Spec
@@ -27,24 +28,33 @@ def strip(names: dict[str, int]) -> int:
 
 
 def spec(conv: ModuleType, c: Call) -> Spec:
-    """float32, one group: tiles of a row by blocks of outputs; rows with padding are brought together first."""
+    """One group: tiles of a row by blocks of outputs; rows with padding are brought together first."""
     flat, bias = conv.matrix(c)
-    y, names = c.y[0], _window.constants(c, c.attrs.window)
-    in_place = direct(names)
-    dense = names["DIL_W"] == 1
+    x, names = c.type(0), _window.constants(c, c.attrs.window)
+    floats, segments = x.dtype == DType.F32, 1 if names["DIL_W"] == 1 else names["K_W"]
+    w = flat.reshape(len(flat), names["K_H"] * segments, -1)
+    tables, own, flags = _vector.matrix(w, bias, x.dtype, names["OUT_W"], names["Y_SC"])
+    in_place = direct(names) and (floats or (w.shape[2] % own["UNIT"] == 0 and all_inside(c)))
     column = names["X_SW"] if in_place else names["IN_C"]
-    own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "STEP": names["STRIDE_W"] * column,
-           "SEGMENTS": 1 if dense else names["K_W"], "SEGMENT": names["DIL_W"] * column,
-           "SPAN": names["IN_C"] * (names["K_W"] if dense else 1), "STRIP": strip(names) * names["IN_C"],
-           "EXTENT": c.attrs.window.extent(0), "COLUMNS": min(names["IN_W"], strip(names) - names["PAD_LEFT"])}
-    tables, flags = _vector.matrix(flat, bias, names["OUT_W"], names["Y_SC"])
-    scratch = 0 if in_place else 4 * own["STRIP"] * own["EXTENT"]
-    return conv.base_spec(c, scratch, tables, own, direct=in_place, **flags)
+    wide = strip(names) * names["IN_C"]
+    extent = c.attrs.window.extent(0)
+    size = (extent + 1) * wide + own["UNIT"] - 1
+    own |= {"GROUP_OUT": len(flat), "DEPTH": flat.shape[1], "STEP": names["STRIDE_W"] * column, "SEGMENTS": segments,
+            "SEGMENT": names["DIL_W"] * column, "STRIP": wide, "STRIPS": size, "EXTENT": extent,
+            "FILL": 0 if floats else c.quant(0).zero[0],
+            "COLUMNS": min(names["IN_W"], strip(names) - names["PAD_LEFT"])}
+    return conv.base_spec(c, 0 if in_place else size * x.dtype.bytes, tables, own, direct=in_place, skips=floats, **flags)
+
+
+def all_inside(c: Call) -> bool:
+    """Whether no window has a part in the padding."""
+    return all(_window.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n).all()
+               for axis, n in enumerate(c.y[0].shape[2:]))
 
 
 def when(conv: ModuleType, c: Call) -> str:
-    """One group of float32."""
-    return str(conv.is_fp(c))
+    """One group of float32, or of integers whose weights fit into bytes."""
+    return str(conv.is_fp(c) and conv.is_dsp(c))
 
 
 def is_depthwise(conv: ModuleType, c: Call) -> str:
@@ -53,7 +63,7 @@ def is_depthwise(conv: ModuleType, c: Call) -> str:
         return str(why)
     if c.type(0).dtype != "float32" or c.type(1).shape[0] != c.attrs.group:
         return "not float32, or several outputs a channel"
-    if c.type(0).shape[1] < _vector.BLOCKS[-1]:
+    if c.type(0).shape[1] < 8:
         return "fewer channels than a vector"
     return "" if c.type(0).strides[1] == 1 else "the channels of a pixel are not adjacent in memory"
 

@@ -228,8 +228,12 @@ def mve_spec(c: Call) -> Spec:
 
 
 def vector_when(c: Call) -> str:
-    """A dense layer of float32."""
-    return dense_when(c) or ("" if c.type(0).dtype == "float32" else "not float32")
+    """A dense layer of float32, or of integers in whole fours whose weights fit into bytes."""
+    if why := dense_when(c):
+        return why
+    if c.type(0).dtype == "float32":
+        return ""
+    return _dsp.why_not(dense(c)[0] if c.quantised else None) or _vector.fours(c.type(0).shape[-1])
 
 
 def vector_spec(c: Call) -> Spec:
@@ -237,7 +241,7 @@ def vector_spec(c: Call) -> Spec:
     flat, bias, finish = dense(c)
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
-    tables, own, flags = _vector.dense(flat, bias, rows)
+    tables, own, flags = _vector.dense(flat, bias, c.type(0).dtype, rows)
     return Spec(constants=pixels(rows, depth, columns) | own, tables=tables, finish=finish, by_rows=True, flags=flags)
 
 
