@@ -5,7 +5,7 @@ How wide a vector is, the C compiler knows; here, lanes come in blocks that all 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fuse2c.ops._tile import Store, index
 
 NEEDS = frozenset({"vectors"})
 PIXELS = 8              # of a tile, at most
+LANES = 16              # of the widest vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,25 @@ def matrix(w: np.ndarray, bias: np.ndarray, dtype: DType, width: int,
     tables = {"w": np.concatenate(packed), "b": np.concatenate(spread(bias, found))}
     return tables, {"SPAN": steps, "UNIT": unit, "STREAM": stream}, {
         "tiles_by_blocks": tuple(Tile(run, b) for b in found for run in runs(width, PIXELS)), "store": store}
+
+
+def columns(w: np.ndarray, bias: np.ndarray,
+            dtype: DType) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, Any]]:
+    """(tables, constants, values for the template) of a depthwise convolution of integers, w [channels, rows, columns]."""
+    elements = OF[dtype]
+    unit, height = elements.unit, w.shape[1]
+    found = blocks(len(w), 1, replace(elements, blocks=(LANES,)))
+    whole = np.pad(w, ((0, 0), (0, -height % unit), (0, 0)))
+    taps = whole.reshape(len(w), -1, unit, w.shape[2]).transpose(0, 1, 3, 2).reshape(len(w), -1, unit)
+    packed = [p.transpose(1, 0, 2).reshape(-1) for p in spread(taps, found)]
+    if dtype == DType.I8:
+        bias = lifted(bias, w)
+    rows = [f"x_rows[{ky}][n]" if ky < height else "0" for ky in range(whole.shape[1])]
+    quad = "f2c_quad_s8" if dtype == DType.I8 else "f2c_quad_u8"
+    return {"w": np.concatenate(packed), "b": np.concatenate(spread(bias, found))}, {
+        "QUADS": len(rows) // unit, "TAPS": taps.shape[1], "UNIT": unit}, {
+        "lanes_by_blocks": found, "filled": f"{quad}(FILL, FILL, FILL, FILL)",
+        "quads": [f"{quad}({', '.join(rows[i:i + unit])})" for i in range(0, len(rows), unit)]}
 
 
 def lifted(bias: np.ndarray, w: np.ndarray) -> np.ndarray:

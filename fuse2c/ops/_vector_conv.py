@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fuse2c.ir.types import DType
-from fuse2c.ops import _vector, _window
+from fuse2c.ops import _dsp, _tile, _vector, _window
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops.base import Call, Spec
 
@@ -81,3 +81,29 @@ def depthwise(conv: ModuleType, c: Call) -> Spec:
                           width="F2C_WIDTH" if wide else "8",
                           store=Store("sums[o]", "c + o", index("at", "c + o", names["Y_SC"])))
     return replace(spec, macs=conv.unpadded(c))
+
+
+def is_quads(conv: ModuleType, c: Call) -> str:
+    """Integers, as many outputs as channels, weights that fit into bytes; rows of pixels without gaps."""
+    if why := conv.is_tiled(c) or conv.is_depthwise(c):
+        return str(why)
+    x, w = c.type(0), c.constant(1)
+    if c.type(1).shape[0] != c.attrs.group:
+        return "several outputs a channel"
+    names = _window.constants(c, c.attrs.window)
+    if names["X_SC"] != 1 or names["IN_W"] * names["X_SW"] != names["IN_W"] * names["IN_C"]:
+        return "the channels of a pixel are not adjacent in memory, or pixels are not"
+    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+
+
+def quads(conv: ModuleType, c: Call) -> Spec:
+    """Four rows of a window are put side by side, so that one step multiplies them all."""
+    flat, bias = conv.matrix(c)
+    x, names = c.type(0), _window.constants(c, c.attrs.window)
+    tables, own, flags = _vector.columns(flat.reshape(len(flat), names["K_H"], -1), bias, x.dtype)
+    wide, columns = strip(names) * names["IN_C"], min(names["IN_W"], strip(names) - names["PAD_LEFT"])
+    words = own["QUADS"] * wide + _vector.LANES
+    own |= {"STRIP": wide, "COLUMNS": columns, "PADDING": 4 * words, "FILL": c.quant(0).zero[0]}
+    spec = conv.base_spec(c, 4 * words + columns * names["IN_C"], tables, own, **flags)
+    at = index("at", "c + o", names["Y_SC"])
+    return replace(spec, flags={**spec.flags, "store": Store("sums[o]", "c + o", at)})

@@ -381,6 +381,8 @@ OP = Op(
         _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
         _by_strides("depthwise_vec", partial(_vector_conv.depthwise, _self), when=partial(_vector_conv.is_depthwise, _self),
                     needs=_vector.NEEDS),
+        _by_strides("depthwise_quads", partial(_vector_conv.quads, _self), when=partial(_vector_conv.is_quads, _self),
+                    needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
