@@ -120,40 +120,43 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
 
-/** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_SUMS: how many such vectors of sums
+/** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_NARROW: the same of eight at most; F2C_SUMS: how many such vectors of sums
  *  fit into the registers beside what they are made of. F2C_FUSED(n, sum, a, b): sum + a * b for vectors of n floats, rounded
  *  once where the core has that instruction. */
 #if defined(__AVX512F__)
 #define F2C_WIDTH 16
+#define F2C_NARROW 8
 #define F2C_SUMS 24
 #elif defined(__AVX__)
 #define F2C_WIDTH 8
+#define F2C_NARROW 8
 #define F2C_SUMS 12
 #elif defined(__aarch64__)
 #define F2C_WIDTH 4
+#define F2C_NARROW 4
 #define F2C_SUMS 24
 #else
 #define F2C_WIDTH 4
+#define F2C_NARROW 4
 #define F2C_SUMS 12
 #endif
-#if defined(__AVX512F__)
-#define F2C_WIDE_HEADER <immintrin.h>
-#define F2C_FUSED_16(sum, a, b) _mm512_fmadd_ps((a), (b), (sum))
-#define F2C_FUSED_8(sum, a, b) _mm256_fmadd_ps((a), (b), (sum))
-#elif defined(__FMA__)
-#define F2C_WIDE_HEADER <immintrin.h>
-#define F2C_FUSED_8(sum, a, b) _mm256_fmadd_ps((a), (b), (sum))
-#elif defined(__aarch64__)
-#define F2C_WIDE_HEADER <arm_neon.h>
-#define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
-#define F2C_FUSED_4(sum, a, b) vfmaq_f32((sum), (a), (b))
-#else
 #if defined(__SSE2__)
 #define F2C_WIDE_HEADER <immintrin.h>
+#elif defined(__aarch64__)
+#define F2C_WIDE_HEADER <arm_neon.h>
 #else
 #define F2C_WIDE_HEADER <stdint.h>
 #endif
+#if defined(__AVX512F__)
+#define F2C_FUSED_16(sum, a, b) _mm512_fmadd_ps((a), (b), (sum))
+#endif
+#if defined(__FMA__)
+#define F2C_FUSED_8(sum, a, b) _mm256_fmadd_ps((a), (b), (sum))
+#elif defined(__AVX__)
 #define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
+#elif defined(__aarch64__)
+#define F2C_FUSED_4(sum, a, b) vfmaq_f32((sum), (a), (b))
+#else
 #define F2C_FUSED_4(sum, a, b) ((sum) + ((a) * (b)))
 #endif
 /** F2C_VECTORS(pixels, n): into how many vectors a step of n vectors is best taken, for so many pixels: 1, 2 or 4. */

@@ -30,7 +30,7 @@ class Elements:
 
 
 FLOATS = Elements((64, 32, 16, 8), "f2c_wide", "f2c_wide_add")
-EIGHT = Elements((8,), "f2c_eight", "f2c_eight_add")
+EIGHT = Elements((8,), "f2c_narrow", "f2c_narrow_add")
 OF = {DType.F32: FLOATS, DType.I8: Elements((64, 32, 16), "f2c_ints", "f2c_ints_add_s8", 4),
       DType.U8: Elements((64, 32, 16), "f2c_ints", "f2c_ints_add_u8", 4)}
 
@@ -59,7 +59,7 @@ class Block:
     @property
     def width(self) -> str:
         """C text: lanes of a vector."""
-        return "8" if self.elements is EIGHT else "F2C_WIDTH"
+        return "F2C_NARROW" if self.elements is EIGHT else "F2C_WIDTH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,13 @@ def blocks(outputs: int, stream: int, elements: Elements) -> tuple[Block, ...]:
     """The fewest, largest blocks: all of a size, then smaller ones for the rest. stream: weights of an output."""
     found: list[Block] = []
     first = at = 0
-    for i, lanes in enumerate(elements.blocks):
-        kind = EIGHT if lanes == 8 else elements
-        count, rest = divmod(outputs - first, lanes)
+    for lanes in elements.blocks:
+        kind, count = EIGHT if lanes == 8 else elements, (outputs - first) // lanes
         if count:
             found.append(Block(first, first + count * lanes, lanes, lanes, at, kind))
             first, at = first + count * lanes, at + count * lanes * stream
-        if rest and rest > max(elements.blocks[i + 1:], default=0):     # no smaller block holds it
-            found.append(Block(first, outputs, lanes, rest, at, kind))
-            break
+    if first < outputs:
+        found.append(Block(first, outputs, lanes, outputs - first, at, kind))
     return tuple(found)
 
 

@@ -77,8 +77,8 @@ def depthwise(conv: ModuleType, c: Call) -> Spec:
     first, end = (int(whole[0]), int(whole[-1]) + 1) if whole.size else (names["OUT_W"], names["OUT_W"])
     own = {"WHOLE_FIRST": first, "WHOLE_END": end, "COLUMNS": int(columns.sum())}
     wide = names["OUT_C"] >= 16
-    spec = conv.base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, own, vector="f2c_wide" if wide else "f2c_eight",
-                          width="F2C_WIDTH" if wide else "8",
+    spec = conv.base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, own, vector="f2c_wide" if wide else "f2c_narrow",
+                          width="F2C_WIDTH" if wide else "F2C_NARROW",
                           store=Store("sums[o]", "c + o", index("at", "c + o", names["Y_SC"])))
     return replace(spec, macs=conv.unpadded(c))
 
@@ -87,7 +87,7 @@ def is_quads(conv: ModuleType, c: Call) -> str:
     """Integers, as many outputs as channels, weights that fit into bytes; rows of pixels without gaps."""
     if why := conv.is_tiled(c) or conv.is_depthwise(c):
         return str(why)
-    x, w = c.type(0), c.constant(1)
+    w = c.constant(1)
     if c.type(1).shape[0] != c.attrs.group:
         return "several outputs a channel"
     names = _window.constants(c, c.attrs.window)
