@@ -190,6 +190,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #else
 #define F2C_BYTE(j) (8 * (j))
 #endif
+/** F2C_HELD(v): the vector v is in a register here. gcc would load weights that several pixels share once for each. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
+#define F2C_HELD(v) __asm__("" : "+v"(v))
+#elif defined(__GNUC__) && !defined(__clang__) && defined(__SSE2__)
+#define F2C_HELD(v) __asm__("" : "+x"(v))
+#else
+#define F2C_HELD(v) ((void)0)
+#endif
 #define F2C_JOINED(a, b) a##b
 #define F2C_FUSED(n, sum, a, b) F2C_JOINED(F2C_FUSED_, n)(sum, a, b)
 

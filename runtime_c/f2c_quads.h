@@ -26,6 +26,14 @@ static F2C_INLINE f2c_ints f2c_ints_at(const void *p)
     return y;
 }
 
+/** The same, held in a register for several uses. */
+static F2C_INLINE f2c_ints f2c_ints_held(const void *p)
+{
+    f2c_ints v = f2c_ints_at(p);
+    F2C_HELD(v);
+    return v;
+}
+
 /** p[0], p[1], ... = v. */
 static F2C_INLINE void f2c_ints_store(int32_t *p, f2c_ints v)
 {

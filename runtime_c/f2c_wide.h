@@ -25,6 +25,22 @@ static F2C_INLINE f2c_narrow f2c_narrow_at(const float *p)
     return *(const f2c_narrow *)p;
 }
 
+/** The same, held in a register for several uses. */
+static F2C_INLINE f2c_wide f2c_wide_held(const float *p)
+{
+    f2c_wide v = f2c_wide_at(p);
+    F2C_HELD(v);
+    return v;
+}
+
+/** The same, held in a register for several uses. */
+static F2C_INLINE f2c_narrow f2c_narrow_held(const float *p)
+{
+    f2c_narrow v = f2c_narrow_at(p);
+    F2C_HELD(v);
+    return v;
+}
+
 /** p[0], p[1], ... = v. */
 static F2C_INLINE void f2c_wide_store(float *p, f2c_wide v)
 {

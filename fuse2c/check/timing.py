@@ -14,8 +14,8 @@ from fuse2c.check.host import HostModel
 from fuse2c.errors import BuildError
 from fuse2c.plan import Plan
 
-ROUNDS = 40             # turns of each; the fastest counts, since other programs can only make it slower
-ROUND_S = 0.005         # seconds of one turn
+ROUNDS = 300            # turns of each; the fastest counts, since other programs can only make it slower
+ROUND_S = 0.001         # seconds of one turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from fuse2c.ops._tile import Store, index
 
 NEEDS = frozenset({"vectors"})
 PIXELS = 8              # of a tile, at most
+FEWEST = 8              # channels and outputs from which on Winograd's sums pay
 LANES = 16              # of the widest vector
 
 
@@ -116,7 +117,7 @@ def matrix(w: np.ndarray, bias: np.ndarray, dtype: DType, width: int,
     packed = [p.transpose(1, 0, 2).reshape(-1) for p in spread(words, found)]
     if dtype == DType.I8:
         bias = lifted(bias, w)
-    store = Store("sums[(p * LANES) + o]", "first + o", index("at", "first + o", channel))
+    store = Store("sums[o]", "first + o", index("at", "first + o", channel))
     tables = {"w": np.concatenate(packed), "b": np.concatenate(spread(bias, found))}
     return tables, {"SPAN": steps, "UNIT": unit, "STREAM": stream}, {
         "tiles_by_blocks": tuple(Tile(run, b) for b in found for run in runs(width, PIXELS)), "store": store}

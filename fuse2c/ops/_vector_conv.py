@@ -57,6 +57,35 @@ def when(conv: ModuleType, c: Call) -> str:
     return str(conv.is_fp(c) and conv.is_dsp(c))
 
 
+def is_winograd(conv: ModuleType, c: Call) -> str:
+    """Windows of three columns that move by one, enough channels and columns; float32."""
+    if why := conv.is_fp(c):
+        return str(why)
+    w, x, y = c.attrs.window, c.type(0), c.y[0]
+    if len(w.kernel) < 2 or (w.kernel[1], w.strides[1], w.dilations[1]) != (3, 1, 1):
+        return "not three adjacent columns, or a step of more than one"
+    small = x.shape[1] < _vector.FEWEST or y.shape[1] < _vector.FEWEST or y.shape[3] < _vector.FEWEST // 2
+    return "few channels, outputs or columns" if small else ""
+
+
+def winograd(conv: ModuleType, c: Call) -> Spec:
+    """Two pixels from four products instead of six: Winograd's F(2, 3) along the columns."""
+    flat, bias = conv.matrix(c)
+    names = _window.constants(c, c.attrs.window)
+    channels, pairs = names["IN_C"], -(-names["OUT_W"] // 2)
+    g = np.moveaxis(flat.reshape(len(flat), names["K_H"], 3, channels), 2, 0).astype(np.float64)
+    four = np.stack([g[0], (g[0] + g[1] + g[2]) / 2, (g[0] - g[1] + g[2]) / 2, g[2]], axis=1).astype(np.float32)
+    tables, own, flags = _vector.matrix(four.reshape(len(flat), 4 * names["K_H"], channels), bias, DType.F32, pairs,
+                                        names["Y_SC"])
+    extent, wide = c.attrs.window.extent(0), (2 * pairs + 2) * channels
+    own |= {"GROUP_OUT": len(flat), "STEP": channels, "SEGMENTS": 1, "SEGMENT": 0, "STRIP": wide, "EXTENT": extent,
+            "PAIRS": pairs, "PART": names["K_H"] * channels, "ZEROS": tables["b"].size,
+            "COLUMNS": min(names["IN_W"], names["OUT_W"] + 2 - names["PAD_LEFT"])}
+    tables["b"] = np.concatenate([tables["b"], np.zeros(_vector.FLOATS.blocks[0], np.float32)])
+    spec = conv.base_spec(c, 4 * (wide + extent * 4 * pairs * channels), tables, own, mixes="columns", **flags)
+    return replace(spec, macs=c.type(0).shape[0] * names["OUT_H"] * 4 * pairs * len(flat) * names["K_H"] * channels)
+
+
 def is_depthwise(conv: ModuleType, c: Call) -> str:
     """float32, as many outputs as channels, which are neighbours in memory and fill a vector of eight."""
     if why := conv.is_tiled(c) or conv.is_depthwise(c):

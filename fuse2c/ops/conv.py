@@ -391,6 +391,8 @@ OP = Op(
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
         _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
+        _by_strides("conv_winograd", partial(_vector_conv.winograd, _self), when=partial(_vector_conv.is_winograd, _self),
+                    needs=_vector.NEEDS),
         _by_strides("conv_vec", partial(_vector_conv.spec, _self), when=partial(_vector_conv.when, _self), needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
