@@ -81,7 +81,8 @@ def families(step: Step) -> tuple[str, str]:
 
 def price_of(plan: Plan, step: Step) -> Price:
     """The price of a step's family: the target's for it, or the processor's rough one."""
-    p, listed = plan.target.processor, plan.target.price
+    core = plan.target.processors[step.processor]
+    p, listed = core.processor, core.price
     found = next((listed[f] for f in families(step) if f in listed), Price(mac=p.mac, alu=p.alu, call=p.launch))
     return replace(found, cpi=found.cpi or p.cpi, cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
 
@@ -114,6 +115,19 @@ def of_plan(plan: Plan) -> Cost:
     """The whole inference."""
     found = sum((of_kernel(plan, steps) for steps in plan.kernel_steps), Cost())
     return replace(found, launches=plan.launches)
+
+
+def meeting(plan: Plan) -> int:
+    """Cycles for all cores that share the inference to meet."""
+    names = plan.target.cores[:plan.options.cores]
+    return max(plan.target.processors[name].link.handover for name in names)
+
+
+def elapsed(plan: Plan) -> float:
+    """Typical cycles from begin to end, however many cores work at a time."""
+    if not plan.phases:
+        return of_plan(plan).cycles
+    return meeting(plan) + sum(max(p.cycles) + meeting(plan) for p in plan.phases)
 
 
 def launch_cycles(plan: Plan) -> float:

@@ -31,12 +31,21 @@ static inline int32_t f2c_clamp_masked(int32_t v, int32_t low, int32_t high)
     return (below & f2c_negative(below)) + high;
 }
 
+/** (a * b) >> 32 for b >= 0, from products of 16 bits, for cores without a product of 64 bits. */
+static inline int32_t f2c_high_product(int32_t a, int32_t b)
+{
+    const int32_t a_low = a & 0xFFFF, b_low = b & 0xFFFF, a_high = a >> 16, b_high = b >> 16;
+    const int32_t upper = (a_high * b_low) + (int32_t)(((uint32_t)a_low * (uint32_t)b_low) >> 16);
+    const int32_t lower = (a_low * b_high) + (upper & 0xFFFF);
+    return (a_high * b_high) + (upper >> 16) + (lower >> 16);
+}
+
 /** ((acc * mult) >> (32 + shift)) rounded half up, plus a zero point.
  *  offset = (zero << shift) + (1 << (shift - 1)); shift 1..22; mult 0..2^31-1. */
 static inline int32_t f2c_requant(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
 {
     int32_t high;
-    F2C_DSP3(high, "smmla", acc, mult, offset, (int32_t)(((int64_t)acc * mult) >> 32) + offset);
+    F2C_DSP3(high, "smmla", acc, mult, offset, F2C_HIGH_PRODUCT(acc, mult) + offset);
     return high >> shift;
 }
 
@@ -68,14 +77,21 @@ static inline int32_t f2c_requant_u8(int32_t acc, int32_t mult, int32_t offset, 
     return f2c_narrow_u8(f2c_requant(acc, mult, offset, 0), shift);
 }
 
+/** v limited to the range of int32, by masks: compilers compare 64-bit numbers by branches. */
+static inline int32_t f2c_saturate(int64_t v)
+{
+    const int32_t low = (int32_t)v, high = (int32_t)(v >> 32);
+    const int32_t rest = high ^ (low >> 31);
+    const int32_t lost = f2c_negative(rest | -rest);
+    return (low & ~lost) | (((high >> 31) ^ INT32_MAX) & lost);
+}
+
 /** f2c_requant for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */
 static inline int32_t f2c_requant_wide(int32_t acc, int32_t mult, int32_t shift, int32_t zero, int32_t low,
                                        int32_t high)
 {
     const int64_t half = (int64_t)1 << (shift - 1);
-    const int64_t v = ((((int64_t)acc * mult) + half) >> shift) + zero;
-    const int64_t least = (v < low) ? low : v;
-    return (int32_t)((least > high) ? high : least);
+    return f2c_clamp_s32(f2c_saturate(((((int64_t)acc * mult) + half) >> shift) + zero), low, high);
 }
 
 /** Nearest integer, half to even, of |v| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits. */

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fuse2c.ir.types import DType
+from fuse2c.ir.types import DType, TensorType
+from fuse2c.ops import _dsp
 from fuse2c.ops._dsp import Run, runs
 from fuse2c.ops._tile import Store, index
 
@@ -156,6 +157,9 @@ def dense(flat: np.ndarray, bias: np.ndarray, dtype: DType,
     return tables, own, flags | {"direct": True, "skips": True}
 
 
-def fours(depth: int) -> str:
-    """Why rows of bytes cannot be read where they lie: the last step would read behind them. Empty if they can."""
-    return "" if depth % OF[DType.I8].unit == 0 else "rows that are not in whole fours"
+def why_not(x: TensorType, w: np.ndarray | None) -> str:
+    """Why rows of x [..., depth] cannot be multiplied where they lie, with centred weights (None: floats); empty if they can."""
+    if x.dtype == DType.F32:
+        return ""
+    fours = x.shape[-1] % OF[DType.I8].unit == 0        # else the last step would read behind them
+    return _dsp.why_not(w) or ("" if fours else "rows that are not in whole fours")

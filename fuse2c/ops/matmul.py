@@ -14,8 +14,8 @@ import numpy as np
 
 from fuse2c import quant
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _dsp, _mve, _tile, _vector
+from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
+from fuse2c.ops import _dsp, _fields, _fp, _mve, _tile, _vector
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -180,6 +180,21 @@ def dense_spec(c: Call) -> Spec:
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
+def fp_when(c: Call) -> str:
+    """A dense layer of float32."""
+    return dense_when(c) or ("" if c.type(0).dtype == DType.F32 else "not float32")
+
+
+def fp_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    flat, bias, _ = dense(c)
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = c.type(0).count // depth
+    found = _dsp.runs(rows)
+    return Spec(constants=pixels(rows, depth, columns), tables={"w": _tile.pack(flat, _fp.block_size(found)), "b": bias},
+                flags=_fp.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
+
+
 def dsp_when(c: Call) -> str:
     """A dense layer of integers whose weights fit into bytes."""
     return dense_when(c) or _dsp.why_not(dense(c)[0] if c.quantised else None)
@@ -198,6 +213,30 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=end.scalar, channel=end.channel,
                     scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
+
+
+def fields_spec(pixels_of_tile: int, core: _fields.Core) -> Callable[[Call], Spec]:
+    """The same for cores that multiply words only; 0: pixels one by one."""
+    def spec(c: Call) -> Spec:
+        flat, bias, finish = dense(c)
+        depth, columns = flat.shape[1], flat.shape[0]
+        rows, x, words = c.type(0).count // depth, c.type(0), 0
+        if pixels_of_tile:
+            found = _dsp.runs(rows, pixels_of_tile)
+            tables, words, flags = _fields.flags(x, flat, _fields.Segments(depth), found, (1, columns), core)
+        else:
+            tables, flags = _fields.alone_flags(x, flat, 1, core)
+        return Spec(constants=pixels(rows, depth, columns), tables=tables | {"b": bias}, finish=finish, scratch=4 * words,
+                    flags=flags | {"rowwise": True})
+    return spec
+
+
+def is_alone(c: Call) -> str:
+    """One row of integers."""
+    if why := dsp_when(c):
+        return why
+    depth = c.type(0).shape[-1]
+    return _fields.alone(c.type(0).count // depth, depth)
 
 
 def single(c: Call) -> str:
@@ -229,11 +268,7 @@ def mve_spec(c: Call) -> Spec:
 
 def vector_when(c: Call) -> str:
     """A dense layer of float32, or of integers in whole fours whose weights fit into bytes."""
-    if why := dense_when(c):
-        return why
-    if c.type(0).dtype == "float32":
-        return ""
-    return _dsp.why_not(dense(c)[0] if c.quantised else None) or _vector.fours(c.type(0).shape[-1])
+    return dense_when(c) or _vector.why_not(c.type(0), dense(c)[0] if c.quantised else None)
 
 
 def vector_spec(c: Call) -> Spec:
@@ -353,6 +388,10 @@ OP = Op(
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
+             *(Kernel("dense_fields", fields_spec(0, core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+             *(Kernel("pointwise_fields", fields_spec(n, core), when=dsp_when, needs=core.needs)
+               for core in _fields.CORES for n in _fields.TILES),
+             Kernel("pointwise_fp", fp_spec, when=fp_when, needs=_fp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )

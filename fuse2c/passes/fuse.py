@@ -36,7 +36,7 @@ def run(plan: Plan) -> Plan:
 def apart(plan: Plan, g: Graph, node: Node) -> str:
     """Why a node is better not a part of a loop nest: on a target with vectors it has a kernel that uses them."""
     call = bind(g, node)
-    found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target, call)), None)
+    found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), None)
     return f"its own kernel {found.name} is faster" if found is not None and found.needs & _vector.NEEDS else ""
 
 

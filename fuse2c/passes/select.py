@@ -7,10 +7,10 @@ from dataclasses import replace
 from fuse2c.errors import NoKernel
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Call, Group, Kernel, Spec, Work, bind
+from fuse2c.ops.base import Call, Group, Kernel, Work, bind
 from fuse2c.passes._rows import height
 from fuse2c.plan import Decision, Plan, Step
-from fuse2c.target import Target
+from fuse2c.target import Processor
 
 
 def run(plan: Plan) -> Plan:
@@ -19,8 +19,7 @@ def run(plan: Plan) -> Plan:
     for node in plan.graph.nodes:
         if all(t in plan.views for t in node.outputs):
             continue
-        kernel, spec = _choose(plan, node, log, room)
-        steps.append(Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs)))
+        steps.append(chosen(plan, node, plan.target.processor, log, room))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
 
@@ -39,19 +38,19 @@ def scratch_room(plan: Plan) -> float:
     return max(sizes, default=0) / 8 if plan.options.optimize == "ram" else math.inf
 
 
-def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[Kernel, Spec]:
-    """The kernel and its spec for this call."""
+def chosen(plan: Plan, node: Node, processor: Processor, log: list[Decision], room: float) -> Step:
+    """The step of a node, with its kernel for a processor. Raises NoKernel."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
-    for kernel in op.kernels:
-        why, spec = refuse(kernel, plan.target, call), None
+    for kernel in (k for k in op.kernels if not k.spends):
+        why, spec = refuse(kernel, processor, call), None
         if not why:
             spec = kernel.spec(call)
             if kernel.needs and spec.scratch > room:
                 why = f"its {spec.scratch} bytes of scratch are more than an eighth of the largest tensor"
         if not why and spec is not None:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
-            return kernel, spec
+            return Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs), processor.name)
         if f"{kernel.name}: {why}" not in refusals:     # a kernel may be listed for several sizes of its tiles
             refusals.append(f"{kernel.name}: {why}")
             log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
@@ -59,9 +58,9 @@ def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[K
                    detail=tuple(refusals), hint="float32 and int8/uint8 with scales are supported")
 
 
-def refuse(kernel: Kernel, target: Target, call: Call) -> str:
-    """Why a kernel cannot serve a call on a target; empty if it can."""
-    missing = sorted(kernel.needs - set(target.processor.features))
+def refuse(kernel: Kernel, processor: Processor, call: Call) -> str:
+    """Why a kernel cannot serve a call on a processor; empty if it can."""
+    missing = sorted(kernel.needs - set(processor.features))
     return f"the core lacks {', '.join(missing)}" if missing else kernel.when(call)
 
 

@@ -34,8 +34,8 @@ def _energy(plan: Plan) -> float:
 
 def run(plan: Plan) -> Plan:
     """A schedule of row calls, and the tensors that become rings."""
-    if not plan.steps:
-        return plan         # all results are constants
+    if not plan.steps or plan.options.cores > 1:
+        return plan         # all results are constants; or spread.py has the schedule
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     candidates = [*thinned(plan, _groups.front(plan, steps)), widest(steps)]
     found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in candidates]
@@ -143,7 +143,7 @@ def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
 def scheduled(plan: Plan, steps: list[RowStep], groups: Sequence[range]) -> Plan:
     """The plan with the calls and rings of a partition of its steps into groups."""
     order = [unit for group in groups for unit in _rows.interleaved(steps, group)]
-    rings = _rings(plan, steps, groups, order)
+    rings = rings_of(plan, steps, groups, order)
     if plan.options.input_rows:
         rings[plan.graph.inputs[0]] = 1     # the caller's: the row that is pushed
     return replace(plan, calls=calls(plan, steps, order), rings=rings)
@@ -160,7 +160,7 @@ def calls(plan: Plan, steps: list[RowStep], order: list[Unit]) -> tuple[Call, ..
     return tuple(replace(c, end=plan.steps[c.step].spec.rows) if not steps[c.step].splits else c for c in result)
 
 
-def _rings(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: list[Unit]) -> dict[str, int]:
+def rings_of(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: list[Unit]) -> dict[str, int]:
     """Rows kept of each tensor that is written and read inside one group of several steps."""
     owned = {plan.root(t) for t in (*plan.graph.inputs, *plan.graph.outputs)}
     where = {i: n for n, group in enumerate(groups) for i in group}
