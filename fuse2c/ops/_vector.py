@@ -158,7 +158,7 @@ def dense(flat: np.ndarray, bias: np.ndarray, dtype: DType,
 
 
 def why_not(x: TensorType, w: np.ndarray | None) -> str:
-    """Why rows of x [..., depth] cannot be multiplied where they lie, with centred weights (None: floats); empty if they can."""
+    """Why rows of x [..., depth] cannot be multiplied where they lie, with centred weights or floats (None)."""
     if x.dtype == DType.F32:
         return ""
     fours = x.shape[-1] % OF[DType.I8].unit == 0        # else the last step would read behind them
