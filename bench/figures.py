@@ -34,7 +34,7 @@ def on_core(model: Path, target: str) -> dict[str, Any]:
         compiled = fuse2c.plan(model, target)
         if _real(compiled.plan) and "fpu-sp" not in compiled.plan.target.processor.features:
             return found | {"skipped": ["floats on a core without FPU"]}
-        result = bench.bench(compiled.plan, compiled.plan, model.name).json()
+        result = bench.bench(compiled.plan, compiled.plan, model).json()
         parameters = _parameters(compiled.plan)
         found |= {key: result[key] for key in ("compiler", "flags", "instructions", "macs", "launches", "mismatches")}
         found |= {"ram_bytes": result["ram_bytes"], "flash_bytes": {

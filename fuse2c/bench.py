@@ -55,10 +55,11 @@ class BenchResult:
             "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches", "host_us")}
 
 
-def bench(plan: Plan, unfused: Plan, path: Path, *, opt: str = "-O3", cc: str | None = None,
+def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc: str | None = None,
           seed: int = 0) -> BenchResult:
     """Build `plan` for its target, run it in QEMU where a board is known, and compare the outputs with the host's.
 
+    `model`: its file, which onnxruntime runs on the host, or no more than a name.
     `unfused` is the same model compiled with --no-fuse, for the figures before fusion. The arena and states count as RAM
     (states as static data, or in the caller's arena), the caller's input and output buffers do not.
     """
@@ -79,7 +80,7 @@ def bench(plan: Plan, unfused: Plan, path: Path, *, opt: str = "-O3", cc: str | 
     depth = deepest.bytes if deepest else None
     arena = plan.arena_bytes
     return BenchResult(
-        model=path.name, target=plan.target.name, compiler=_version(tools.cc),
+        model=Path(model).name, target=plan.target.name, compiler=_version(tools.cc),
         flags=" ".join((opt, *(cflags or toolchain.native(tools.cc)))),
         instructions=run.instructions if run else None, macs=plan.macs, launches=plan.launches,
         launches_unfused=unfused.launches, calls=plan.call_count, intermediate_bytes=plan.intermediate_bytes,
@@ -88,7 +89,7 @@ def bench(plan: Plan, unfused: Plan, path: Path, *, opt: str = "-O3", cc: str | 
         ram_bytes={"arena": arena, "static": static, "stack": depth,
                    "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
-        stack_path=deepest.path if deepest else (), host_us=_times(plan, path, sample, opt, cc))
+        stack_path=deepest.path if deepest else (), host_us=_times(plan, Path(model), sample, opt, cc))
 
 
 def _times(plan: Plan, path: Path, sample: dict[str, np.ndarray], opt: str, cc: str | None) -> dict[str, float | None]:
