@@ -162,24 +162,24 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #endif
 
 /** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_NARROW: the same, eight at most.
- *  F2C_SUMS: how many such vectors of sums fit into the registers beside what they are made of.
+ *  F2C_MOST_SUMS: how many such vectors of sums fit into the registers beside what they are made of.
  *  F2C_FUSED(n, sum, a, b): sum + a * b for vectors of n floats, rounded once where the core has that instruction. */
 #if defined(__AVX512F__)
 #define F2C_WIDTH 16
 #define F2C_NARROW 8
-#define F2C_SUMS 24
+#define F2C_MOST_SUMS 24
 #elif defined(__AVX__)
 #define F2C_WIDTH 8
 #define F2C_NARROW 8
-#define F2C_SUMS 12
+#define F2C_MOST_SUMS 12
 #elif defined(__aarch64__)
 #define F2C_WIDTH 4
 #define F2C_NARROW 4
-#define F2C_SUMS 24
+#define F2C_MOST_SUMS 24
 #else
 #define F2C_WIDTH 4
 #define F2C_NARROW 4
-#define F2C_SUMS 12
+#define F2C_MOST_SUMS 12
 #endif
 #if defined(__SSE2__)
 #define F2C_WIDE_HEADER <immintrin.h>
@@ -202,7 +202,7 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #endif
 /** F2C_VECTORS(pixels, n): into how many vectors a step of n vectors is best taken, for so many pixels: 1, 2 or 4. */
 #define F2C_VECTORS(pixels, n) \
-    ((((n) % 4) == 0) && ((4 * (pixels)) <= F2C_SUMS) ? 4 : (((n) % 2) == 0) && ((2 * (pixels)) <= F2C_SUMS) ? 2 : 1)
+    ((((n) % 4) == 0) && ((4 * (pixels)) <= F2C_MOST_SUMS) ? 4 : (((n) % 2) == 0) && ((2 * (pixels)) <= F2C_MOST_SUMS) ? 2 : 1)
 /** F2C_DOT(sum, x, w): to each of F2C_WIDTH sums modulo 2^32, four products: unsigned bytes of x times signed bytes of w.
  *  F2C_MULTIPLY_ADD(a, b): sums of two neighbouring products of int16. F2C_BYTE(j): where byte j of a word in memory is. */
 #if defined(__AVX512VNNI__)
