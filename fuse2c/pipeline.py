@@ -52,8 +52,8 @@ PIPELINE = (
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
-    Pass("bound", bound.run, "the deadline is not out of reach"),
     Pass("afford", afford.run, "energy and power are within the limits, at a clock that is chosen"),
+    Pass("bound", bound.run, "the deadline is not out of reach"),
 )
 
 

@@ -13,9 +13,14 @@ from fuse2c.plan import Decision, Launch, Plan
 SMALL = 512         # bytes that one step of a kernel may hand on to another at once
 
 
+def joins(plan: Plan) -> bool:
+    """Whether calls may become one kernel; without fusion each step is a kernel, also where rows take turns."""
+    return plan.options.fuse and not plan.options.input_rows and "join" not in plan.options.no_fuse_rules
+
+
 def kernels(plan: Plan) -> Plan:
-    """The plan with its calls joined; without fusion each step is a kernel, also where rows take turns."""
-    if not plan.options.fuse or plan.options.input_rows or "join" in plan.options.no_fuse_rules:
+    """The plan with its calls joined, where that is allowed."""
+    if not joins(plan):
         return plan
     found = joined(plan, segments(plan))
     if any(_barred_inside(plan, part) for part in found if part.rows):

@@ -1,7 +1,7 @@
 """A kernel for every node: the most special one that applies. Refusals are decisions."""
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fuse2c.errors import NoKernel
@@ -15,11 +15,11 @@ from fuse2c.target import Target
 
 def run(plan: Plan) -> Plan:
     """Steps in graph order; views have none."""
-    steps, log, room = [], list[Decision](), scratch_room(plan)
+    steps, log = [], list[Decision]()
     for node in plan.graph.nodes:
         if all(t in plan.views for t in node.outputs):
             continue
-        kernel, spec = _choose(plan, node, log, room)
+        kernel, spec = _choose(plan, node, log)
         steps.append(Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs)))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
@@ -33,30 +33,32 @@ def anchor_call(plan: Plan, node: Node) -> Call:
     return replace(call, y=final, group=Group(g, node), rows=rows)
 
 
-def scratch_room(plan: Plan) -> float:
-    """Bytes that a faster kernel's scratch may take: where RAM counts, an eighth of the model's largest tensor."""
-    sizes = [t.type.bytes for t in plan.graph.tensors.values() if t.data is None]
-    return max(sizes, default=0) / 8 if plan.options.optimize == "ram" else math.inf
-
-
-def _choose(plan: Plan, node: Node, log: list[Decision], room: float) -> tuple[Kernel, Spec]:
+def _choose(plan: Plan, node: Node, log: list[Decision]) -> tuple[Kernel, Spec]:
     """The kernel and its spec for this call."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
     for kernel in op.kernels:
-        why, spec = refuse(kernel, plan.target, call), None
+        why = refuse(kernel, plan.target, call)
         if not why:
-            spec = kernel.spec(call)
-            if kernel.needs and spec.scratch > room:
-                why = f"its {spec.scratch} bytes of scratch are more than an eighth of the largest tensor"
-        if not why and spec is not None:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
-            return kernel, spec
+            return kernel, kernel.spec(call)
         if f"{kernel.name}: {why}" not in refusals:     # a kernel may be listed for several sizes of its tiles
             refusals.append(f"{kernel.name}: {why}")
             log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
     raise NoKernel(f"no kernel runs this node on {plan.target.name}", node=node.name, op=node.op,
                    detail=tuple(refusals), hint="float32 and int8/uint8 with scales are supported")
+
+
+def alternatives(plan: Plan, step: Step) -> Iterator[Step]:
+    """The same step with each more general kernel that applies."""
+    call, kernels = anchor_call(plan, step.node), all_ops()[step.node.op].kernels
+    types = (*call.x, *call.y)
+    parts = any(t is not None and t.within for t in types)      # kept where they lie: see embed.py
+    behind = next(i for i, k in enumerate(kernels) if k is step.kernel) + 1
+    for kernel in kernels[behind:]:
+        if (kernel.strided or not parts) and not refuse(kernel, plan.target, call):
+            spec = kernel.spec(call)
+            yield replace(step, kernel=kernel, spec=spec, work=total_work(plan.graph, step.node, spec.macs))
 
 
 def refuse(kernel: Kernel, target: Target, call: Call) -> str:
