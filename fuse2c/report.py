@@ -77,7 +77,7 @@ def steps(plan: Plan) -> Table:
 
 def front(plan: Plan) -> Table:
     """The plans that were compared; the chosen one is marked."""
-    table = new_table("RAM against cycles", "RAM, bytes", "cycles, predicted", "instructions, predicted", "kernel calls", ":")
+    table = new_table("RAM against cycles, predicted", "RAM, bytes", "cycles", "instructions", "kernel calls", ":")
     for p in plan.front:
         table.add_row(f"{p.ram:,}", f"{p.cycles:,}", f"{p.instructions:,}", f"{p.calls:,}",
                       "chosen" if p == plan.point else "")

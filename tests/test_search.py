@@ -93,7 +93,9 @@ def test_kernels_with_less_scratch_where_ram_is_short() -> None:
     assert any("bytes of scratch are live at the peak" in d.reason for d in short.decisions)
     assert any("more than the limit of RAM" in d.reason for d in short.decisions if d.stage == "stream")
     late = plan(deadline_ms=study.figures(fast)["time_ms"], optimize="ram=1")
-    assert late.point == fast.point         # no time for them
+    assert [s.spec.scratch for s in late.steps] == [s.spec.scratch for s in fast.steps]         # no time for them
+    search = [d.reason for d in late.decisions if d.subject == "search"]
+    assert len(search) == 1 and "partitions that none beats were placed" in search[0] and "bytes of RAM are above" in search[0]
 
 
 def test_weights_of_an_objective() -> None:

@@ -169,6 +169,15 @@ def refusals(found: Iterable[Candidate], chosen: Candidate) -> list[Decision]:
     return log
 
 
+def gap(chosen: Candidate, placed: int, partitions: int, least_cycles: float, least_peak: int) -> Decision:
+    """How much of the space was looked at, and how far the chosen one is from what no candidate can go below."""
+    ram = max(chosen.plan.working_bytes - least_peak, 0)
+    return Decision("stream", "search", True, (
+        f"{placed} of {partitions} partitions were placed" if placed < partitions else f"all {partitions} partitions that none "
+        f"beats were placed") + f"; at most {chosen.cost.cycles / max(least_cycles, 1) - 1:.1%} of the cycles and {ram:,} "
+        "bytes of RAM are above what no schedule goes below")
+
+
 def unbeaten(found: Iterable[Candidate]) -> list[Candidate]:
     """The Pareto front of RAM against cycles."""
     front: list[Candidate] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fuse2c import price
 from fuse2c.errors import PlanError
@@ -27,19 +27,20 @@ def run(plan: Plan) -> Plan:
     if not plan.steps:
         return plan         # all results are constants
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    found = candidates(plan, steps)
+    space = Space(plan, steps)
+    found = space.candidates()
     if plan.options.input_rows:
         found = {c: groups for c, groups in found.items() if _takes_rows(c.plan, steps)}
         if not found:
             raise _not_pushed(plan, steps)
     best = _search.best(list(found))
-    front = tuple(map(point, _search.unbeaten(found)))
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
                     f"{len(g)} steps row by row") for g in found[best] if len(g) > 1]
-    log += _slim.log(plan, best.plan)
-    log += _search.refusals(found, best)
+    log += [*_slim.log(plan, best.plan), *_search.refusals(found, best),
+            _search.gap(best, space.placed, space.partitions, space.least_cycles, space.least_peak)]
     chosen = scheduled(replace(plan, steps=best.plan.steps), steps, found[best])
-    return replace(chosen, front=front, point=point(best), decisions=plan.decisions + tuple(log))
+    return replace(chosen, front=tuple(map(point, _search.unbeaten(found))), point=point(best),
+                   decisions=plan.decisions + tuple(log))
 
 
 def point(c: Candidate) -> Point:
@@ -47,19 +48,34 @@ def point(c: Candidate) -> Point:
     return Point(c.ram, round(c.cycles), round(c.cost.instructions), c.plan.call_count)
 
 
-def candidates(plan: Plan, steps: list[RowStep]) -> dict[Candidate, Groups]:
-    """Every plan that is worth a look, with addresses, and its groups; in an order that does not depend on chance."""
-    options = _slim.variants(plan)
-    found: dict[Candidate, Groups] = {}
-    for p in (plan, *([_slim.slimmest(plan, options)] if options else [])):
-        work = price.of_steps(p)
-        parts = [*thinned(p, work, _groups.front(p, steps)), widest(steps)]
-        found |= {candidate(scheduled(p, steps, part.groups), work, p is not plan): tuple(part.groups) for part in parts}
-    near = dict.fromkeys(found[c] for c in _search.ranked(found)) if options else {}
-    for groups in itertools.islice(near, REFINED):
-        for p in _levels(scheduled(plan, steps, groups), options):
-            found[candidate(p, price.of_steps(p), True)] = groups
-    return found
+@dataclass
+class Space:
+    """All partitions of the steps that none beats, with the fastest kernels and with those of least scratch."""
+
+    plan: Plan
+    steps: list[RowStep]
+    placed: int = 0             # partitions
+    partitions: int = 0
+    least_peak: int = 0         # live bytes; no partition of any kernels has fewer
+    least_cycles: float = 0.0   # with the fastest kernels, whatever the schedule
+
+    def candidates(self) -> dict[Candidate, Groups]:
+        """Every plan that is worth a look, with addresses, and its groups; in an order that does not depend on chance."""
+        plan, steps, options = self.plan, self.steps, _slim.variants(self.plan)
+        self.least_cycles = price.of_steps(plan).cycles
+        found: dict[Candidate, Groups] = {}
+        for p in (plan, *([_slim.slimmest(plan, options)] if options else [])):
+            work, parts = price.of_steps(p), _groups.front(p, steps)
+            some = thinned(p, work, parts)
+            self.placed, self.partitions = self.placed + len(some), self.partitions + len(parts)
+            self.least_peak = min(part.peak for part in parts)      # the last time with the least scratch
+            found |= {candidate(scheduled(p, steps, part.groups), work, p is not plan): tuple(part.groups)
+                      for part in (*some, widest(steps))}
+        near = dict.fromkeys(found[c] for c in _search.ranked(found)) if options else {}
+        for groups in itertools.islice(near, REFINED):
+            for p in _levels(scheduled(plan, steps, groups), options):
+                found[candidate(p, price.of_steps(p), True)] = groups
+        return found
 
 
 def candidate(plan: Plan, work: price.Cost, slimmed: bool) -> Candidate:
