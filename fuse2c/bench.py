@@ -112,7 +112,8 @@ def worst_case(plan: Plan, *, opt: str = "-O3", cc: str | None = None) -> Result
         program = qemu.build(case, board, Path(folder), opt, cc)
         core = next((flag.partition("=")[2] for flag in target.processor.cflags if flag.startswith("-mcpu=")), "")
         ports = len(plan.inputs + plan.outputs)
-        known: dict[str, Any] = {"arguments": ports + 1, "arena": ports} if plan.options.arena == "caller" else {}
+        known: dict[str, Any] = {"pointers": True}
+        known |= {"arguments": ports + 1, "arena": ports} if plan.options.arena == "caller" else {}
         known |= {"step": f"{name}_step", "count": len(plan.slices.first)} if plan.slices else {}
         return wcet.analyse(program, f"{name}_run", core, **known)
 

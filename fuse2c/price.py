@@ -84,7 +84,8 @@ def families(step: Step) -> tuple[str, str]:
 
 def price_of(plan: Plan, step: Step) -> Price:
     """The price of a step's family: the target's for it, or the processor's rough one."""
-    p, listed = plan.target.processor, plan.target.price
+    core = plan.target.processors[step.processor]
+    p, listed = core.processor, core.price
     found = next((listed[f] for f in families(step) if f in listed), Price(mac=p.mac, alu=p.alu, call=p.launch))
     return replace(found, cpi=found.cpi or p.cpi, code=found.code or p.code,
                    cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
@@ -92,7 +93,8 @@ def price_of(plan: Plan, step: Step) -> Price:
 
 def rough(plan: Plan) -> float:
     """The share of the cycles that is priced roughly, as the target lists no price for the kernel."""
-    found = [(of_step(plan, s).cycles, not any(f in plan.target.price for f in families(s))) for s in plan.steps]
+    found = [(of_step(plan, s).cycles, not any(f in plan.target.processors[s.processor].price for f in families(s)))
+             for s in plan.steps]
     return sum(c for c, guess in found if guess) / max(sum(c for c, _ in found), 1e-9)
 
 
@@ -151,6 +153,19 @@ def _scheduled(plan: Plan, work: Cost, steps: set[int]) -> Cost:
     more = turns * p.turn + again * p.launch
     return replace(work, instructions=work.instructions + more, cycles=work.cycles + more * p.cpi,
                    worst=work.worst + more * max(p.cpi_worst, p.cpi))
+
+
+def meeting(plan: Plan) -> int:
+    """Cycles for all cores that share the inference to meet."""
+    names = plan.target.cores[:plan.options.cores]
+    return max(plan.target.processors[name].link.handover for name in names)
+
+
+def elapsed(plan: Plan) -> float:
+    """Typical cycles from begin to end, however many cores work at a time."""
+    if not plan.phases:
+        return of_plan(plan).cycles
+    return meeting(plan) + sum(max(p.cycles) + meeting(plan) for p in plan.phases)
 
 
 def launch_cycles(plan: Plan) -> float:

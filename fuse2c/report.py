@@ -139,6 +139,7 @@ def check_table(r: CheckResult, plan: Plan) -> Table:
             table.add_row(name, f"{d.elements:,}", f"{d.differing:,}", *worst)
     row("numpy, kernel by kernel", sum(r.steps.values(), Difference()))
     row("itself, run without tracing", r.outputs)
+    row("itself, by all cores", r.cores)
     row("onnxruntime, layer by layer", r.ort_layers)
     row("onnxruntime, end to end", r.ort_outputs)
     row("(onnxruntime with itself)", r.ort_self)

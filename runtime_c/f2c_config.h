@@ -77,10 +77,18 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 
 /** F2C_SETTLE(v): the float v, chosen by a condition, is a value here. gcc for Arm's FPU then has a conditional move, where
  *  it would skip what depends on v by a branch: code with one path takes the same time for all data. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP)
 #define F2C_SETTLE(v) __asm__("" : "+t"(v))
 #else
 #define F2C_SETTLE(v) ((void)0)
+#endif
+
+/** F2C_RELU(y): a float y < 0 becomes 0, by one path; gcc was seen to skip the load of a zero by a branch. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#define F2C_RELU(y) \
+    __asm__("vcmp.f32 %0, #0.0\n\tvmrs APSR_nzcv, fpscr\n\tit mi\n\tvmovmi.f32 %0, %1" : "+t"(y) : "t"(0.0f) : "cc")
+#else
+#define F2C_RELU(y) ((y) = ((y) < 0.0f) ? 0.0f : (y))
 #endif
 
 /** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
@@ -105,6 +113,31 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP1(y, name, a, suffix, portable) ((y) = (portable))
 #define F2C_DSP2(y, name, a, b, suffix, portable) ((y) = (portable))
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
+#endif
+
+/** F2C_LOAD2(y, p, r0, r1) and F2C_LOAD4(y, p, r0, r1, r2, r3): the members a, b (and c, d) of y = the floats at p, which moves
+ *  on behind them. One instruction on a core with an FPU, which loads neighbouring registers: those named. */
+#if defined(__GNUC__) && defined(__ARM_FP)
+#define F2C_LOAD2(y, p, r0, r1) \
+    do { \
+        register float f2c_a __asm__(r0), f2c_b __asm__(r1); \
+        __asm__("vldmia %0!, {" r0 ", " r1 "}" : "+r"(p), "=t"(f2c_a), "=t"(f2c_b) : "m"(*(const float (*)[2])(p))); \
+        (y).a = f2c_a; \
+        (y).b = f2c_b; \
+    } while (0)
+#define F2C_LOAD4(y, p, r0, r1, r2, r3) \
+    do { \
+        register float f2c_a __asm__(r0), f2c_b __asm__(r1), f2c_c __asm__(r2), f2c_d __asm__(r3); \
+        __asm__("vldmia %0!, {" r0 ", " r1 ", " r2 ", " r3 "}" \
+                : "+r"(p), "=t"(f2c_a), "=t"(f2c_b), "=t"(f2c_c), "=t"(f2c_d) : "m"(*(const float (*)[4])(p))); \
+        (y).a = f2c_a; \
+        (y).b = f2c_b; \
+        (y).c = f2c_c; \
+        (y).d = f2c_d; \
+    } while (0)
+#else
+#define F2C_LOAD2(y, p, r0, r1) ((y).a = (p)[0], (y).b = (p)[1], (p) += 2)
+#define F2C_LOAD4(y, p, r0, r1, r2, r3) ((y).a = (p)[0], (y).b = (p)[1], (y).c = (p)[2], (y).d = (p)[3], (p) += 4)
 #endif
 
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
@@ -176,6 +209,36 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_UNROLL_BY(n) F2C_PRAGMA(GCC unroll n)
 #else
 #define F2C_UNROLL_BY(n)
+#endif
+
+/** F2C_RELEASE(at, v): store v into a uint32_t for other cores, after all that was written before; F2C_ACQUIRE(at): load it,
+ *  before all that is read afterwards. A load, a store and a barrier: Cortex-M0+ has no more. */
+#if defined(__GNUC__)
+#define F2C_RELEASE(at, v) __atomic_store_n((at), (v), __ATOMIC_RELEASE)
+#define F2C_ACQUIRE(at) __atomic_load_n((at), __ATOMIC_ACQUIRE)
+#else
+#include <stdatomic.h>
+#define F2C_RELEASE(at, v) atomic_store_explicit((_Atomic uint32_t *)(at), (v), memory_order_release)
+#define F2C_ACQUIRE(at) atomic_load_explicit((_Atomic uint32_t *)(at), memory_order_acquire)
+#endif
+
+/** F2C_WAIT(): what a core does while others work, again and again; F2C_WAKE(): after it has said that it is there. Nothing,
+ *  or define both: __WFE() and __SEV() sleep. F2C_GIVE(), F2C_TAKE(): before it says so, and when all are there: clean and
+ *  invalidate the data cache, where there is one over memory that the cores share. */
+#ifndef F2C_WAIT
+#if defined(__unix__) || defined(__APPLE__)
+#include <sched.h>
+#define F2C_WAIT() ((void)sched_yield())
+#else
+#define F2C_WAIT() ((void)0)
+#endif
+#endif
+#ifndef F2C_WAKE
+#define F2C_WAKE() ((void)0)
+#endif
+#ifndef F2C_GIVE
+#define F2C_GIVE() ((void)0)
+#define F2C_TAKE() ((void)0)
 #endif
 
 /** F2C_LOOPBOUND(least, most): turns of the next loop. With -DF2C_LOOPBOUNDS it is the pragma that TACLeBench has for

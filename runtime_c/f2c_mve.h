@@ -64,6 +64,24 @@ static inline f2c_words f2c_words_from_u8(const uint8_t *p)
     return y;
 }
 
+/** table[v - least], each 0..255 from the table's start. */
+static inline f2c_words f2c_words_table_s8(const int8_t *table, f2c_words v, int32_t least)
+{
+    f2c_words y;
+    F2C_MVE(y = vldrbq_gather_offset_s32(table, vreinterpretq_u32_s32(vsubq_n_s32(v, least))),
+            F2C_LANES(4) y.at[i] = table[v.at[i] - least]);
+    return y;
+}
+
+/** table[v - least], each 0..255 from the table's start. */
+static inline f2c_words f2c_words_table_u8(const uint8_t *table, f2c_words v, int32_t least)
+{
+    f2c_words y;
+    F2C_MVE(y = vreinterpretq_s32_u32(vldrbq_gather_offset_u32(table, vreinterpretq_u32_s32(vsubq_n_s32(v, least)))),
+            F2C_LANES(4) y.at[i] = table[v.at[i] - least]);
+    return y;
+}
+
 /** p[0..3] = v limited to -128..127. */
 static inline void f2c_words_to_s8(int8_t *p, f2c_words v)
 {
@@ -185,6 +203,14 @@ static inline f2c_words f2c_words_weigh(f2c_words a, int32_t ma, f2c_words b, in
     f2c_words y;
     F2C_MVE(y = vaddq_n_s32(vshlq_r_s32(vmlaq_n_s32(vmlaq_n_s32(vdupq_n_s32(k), a, ma), b, mb), -shift), zero),
             F2C_LANES(4) y.at[i] = (((a.at[i] * ma) + k + (b.at[i] * mb)) >> shift) + zero);
+    return y;
+}
+
+/** (a - za) * (b - zb). */
+static inline f2c_words f2c_words_product(f2c_words a, int32_t za, f2c_words b, int32_t zb)
+{
+    f2c_words y;
+    F2C_MVE(y = vmulq_s32(vsubq_n_s32(a, za), vsubq_n_s32(b, zb)), F2C_LANES(4) y.at[i] = (a.at[i] - za) * (b.at[i] - zb));
     return y;
 }
 

@@ -68,14 +68,21 @@ static inline int32_t f2c_requant_u8(int32_t acc, int32_t mult, int32_t offset, 
     return f2c_narrow_u8(f2c_requant(acc, mult, offset, 0), shift);
 }
 
+/** v limited to the range of int32, by masks: compilers compare 64-bit numbers by branches. */
+static inline int32_t f2c_saturate(int64_t v)
+{
+    const int32_t low = (int32_t)v, high = (int32_t)(v >> 32);
+    const int32_t rest = high ^ (low >> 31);
+    const int32_t lost = f2c_negative(rest | -rest);
+    return (low & ~lost) | (((high >> 31) ^ INT32_MAX) & lost);
+}
+
 /** f2c_requant for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */
 static inline int32_t f2c_requant_wide(int32_t acc, int32_t mult, int32_t shift, int32_t zero, int32_t low,
                                        int32_t high)
 {
     const int64_t half = (int64_t)1 << (shift - 1);
-    const int64_t v = ((((int64_t)acc * mult) + half) >> shift) + zero;
-    const int64_t least = (v < low) ? low : v;
-    return (int32_t)((least > high) ? high : least);
+    return f2c_clamp_s32(f2c_saturate(((((int64_t)acc * mult) + half) >> shift) + zero), low, high);
 }
 
 /** Nearest integer, half to even, of |v| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits. */

@@ -17,7 +17,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +38,8 @@ from fuse2c.pipeline import PIPELINE
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Price
 
+# How each model is planned: so that there are steps of all kernels.
+WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
 BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
@@ -61,9 +63,9 @@ class Sample:
     given: bool                 # of the fused plan of a model that was named
 
 
-def layered(path: Path, name: str, fuse: bool) -> Plan:
+def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
     """The model with each step a function of its own, run as a whole."""
-    options = Options(share_kernels="never", fuse=fuse)
+    options = Options(share_kernels="never", **settings)
     board = target.load(name).limited(UNLIMITED, UNLIMITED)
     plan = Plan(frontend.load(path, options), board, options)
     for stage in PIPELINE:
@@ -74,11 +76,11 @@ def layered(path: Path, name: str, fuse: bool) -> Plan:
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
 
 
-def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, False), cache: Path | None = None) -> Iterable[
+def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] = WAYS, cache: Path | None = None) -> Iterable[
         Sample]:
-    """Every step of the models, fused or not as `fusing` says; what the analysis refuses is said and left out."""
-    for path, fuse in itertools.product(paths, fusing):
-        plan = layered(path, name, fuse)
+    """Every step of the models, planned in each way; what the analysis refuses is said and left out."""
+    for path, settings in itertools.product(paths, ways):
+        plan = layered(path, name, settings)
         try:
             result = counted(plan, cache)
         except Fuse2cError as error:
@@ -90,7 +92,7 @@ def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, Fa
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches, row["code"],
                              row["instructions"] * step.launches / result["instructions"],
-                             fuse and not path.stem.startswith("chain"))
+                             settings.get("fuse", True) and not path.stem.startswith("chain"))
 
 
 def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
@@ -181,14 +183,14 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
-            args.check, (True,) if args.quick else (True, False), args.cache)
+            args.check, WAYS[:1] if args.quick else WAYS, args.cache)
 
 
-def fit(targets: list[str], models: list[Path], check: bool, fusing: tuple[bool, ...], cache: Path | None) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]], cache: Path | None) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
-        for s in samples(models, name, fusing, cache):
+        for s in samples(models, name, ways, cache):
             finer, family = price.families(s.step)
             groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
         known = target.load(name).price

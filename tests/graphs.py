@@ -153,6 +153,7 @@ def assert_c_is_reference(compiled: fuse2c.Compiled, rows: list[Sample] | None =
         d = result.steps[step.function]
         assert d.elements > 0 and d.differing == 0, f"{step.kernel.name} of {step.node.name}: {d}"
     assert result.outputs.differing == 0, f"run and trace differ: {result.outputs}"
+    assert result.cores.differing == 0, f"one core and several differ: {result.cores}"
 
 
 def run_c(compiled: fuse2c.Compiled, rows: list[Sample], **build: Any) -> list[Sample]:

@@ -166,7 +166,28 @@ def target_cases(root: Path) -> dict[str, Callable[[], object]]:
         "target feature unknown": changed('"dsp"', '"dps"'),
         "target status unknown": changed('"estimated"', '"guessed"'),
         "target memory unknown": changed('"arena"', '"arenas"'),
+        "target core with a second name": changed("[emulator]", '[core.b]\nname = "c"\n[emulator]'),
+        "target core named as the first": changed("[emulator]", "[core.cpu]\n[emulator]"),
+        "target core on itself": changed("[emulator]", '[core.b]\non = "cpu"\nhandover = 4\n[emulator]'),
         "target without flash": changed('["weights"]', '["arena"]'),
+    }
+
+
+def core_cases() -> dict[str, Callable[[], object]]:
+    """Several cores and processors: those that are not there, and what cannot be shared among them."""
+    def digits(board: str = "host", **options: object) -> Callable[[], object]:
+        return lambda: compiled(DIGITS, board, **options)
+    node = fuse2c.plan(DIGITS).plan.steps[0].node.name
+    return {
+        "cores: none": digits(cores=0),
+        "cores: more than there are": digits(cores=3),
+        "cores with steps": digits(cores=2, step_budget=500),
+        "cores with pushed rows": digits(cores=2, input_rows=True),
+        "cores with programs of their own": digits("nrf5340-dk", cores=2),
+        "place: processor unknown": digits(place_node=((node, "core2"),)),
+        "place: a core without code": digits(place_node=((node, "core1"),)),
+        "place: node misspelt": digits(place_node=((f"{node}s", "cpu"),)),
+        "place: two for a kernel": digits(cores=2, place_node=((node, "cpu"), (node, "core1"))),
     }
 
 
@@ -246,7 +267,7 @@ def all_cases(root: Path) -> dict[str, Callable[[], object]]:
     """Every case that must fail, by name."""
     found: dict[str, Callable[[], object]] = {
         name: lambda build=build: compiled(write(root, build())) for name, build in MODELS.items()}
-    found |= option_cases(root) | target_cases(root) | energy_cases()
+    found |= option_cases(root) | target_cases(root) | core_cases() | energy_cases()
     return found | folder_cases(root) | state_cases(root) | bind_cases(root)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import Builder, chains, compile, outputs, reasons, samples
+from graphs import Builder, assert_c_is_reference, chains, compile, outputs, reasons, samples
 from test_fusion import SHAPE, assert_same_meaning, conv, scalar, stored_conv
 
 from fuse2c.check.reference import run_graph
@@ -143,6 +143,49 @@ def early_per_axis(b: Builder) -> None:
     b.output(b.quantise(t, np.linspace(0.01, 0.03, 5).astype(F32), np.zeros(5, I8), axis=0))
 
 
+def requantised(b: Builder, op: str, *x: str, scale: float = 0.03, zero: int = -9) -> str:
+    """An operator with stored operands and a stored result."""
+    return b.requantise(b.op(op, *x), scale, I8(zero))
+
+
+def table_swish(b: Builder) -> None:
+    """x * sigmoid(x) after a convolution, in three stored numbers."""
+    t = stored_conv(b, b.stored(SHAPE, 0.03, I8(-9)), 0.05, I8(-7))
+    b.output(requantised(b, "Mul", t, requantised(b, "Sigmoid", t, scale=1 / 256, zero=-128)))
+
+
+def table_gelu(b: Builder) -> None:
+    """GELU as exporters write it: two constants, one of them stored, in a chain that comes back to its operand."""
+    x, half = b.stored((2, 3, 5), 0.03, I8(-9)), b.dequantise(b.const(I8(64)), 1 / 128, I8(0))
+    t = requantised(b, "Erf", requantised(b, "Mul", x, b.dequantise(b.const(I8(90)), 1 / 128, I8(0))), scale=1 / 127, zero=0)
+    b.output(requantised(b, "Mul", requantised(b, "Mul", requantised(b, "Add", t, b.dequantise(
+        b.const(I8(127)), 1 / 127, I8(0))), x), half, scale=0.02, zero=-100))
+
+
+def table_two_operands(b: Builder) -> None:
+    """A product of two variable tensors is no function of one number; the two sigmoids are one operator each."""
+    x, y = b.stored((2, 5), 0.03, I8(-9)), b.stored((2, 5), 0.03, I8(-9))
+    b.output(requantised(b, "Mul", requantised(b, "Sigmoid", x), requantised(b, "Tanh", y)))
+
+
+def table_channels(b: Builder) -> None:
+    """A constant for each channel."""
+    w = b.dequantise(b.const(np.asarray([[3], [90]], I8)), 1 / 128, I8(0))
+    b.output(requantised(b, "Tanh", requantised(b, "Mul", b.stored((2, 5), 0.03, I8(-9)), w)))
+
+
+def table_broadcast(b: Builder) -> None:
+    """A number for each row meets each number of the row."""
+    x = b.stored((2, 1), 0.03, I8(-9))
+    b.output(requantised(b, "Mul", requantised(b, "Sigmoid", x), b.dequantise(b.const(np.ones((1, 5), I8)), 0.5, I8(0))))
+
+
+def table_second_reader(b: Builder) -> None:
+    """What is read elsewhere stays; what follows it is a table of it."""
+    t = requantised(b, "Sigmoid", b.stored((2, 5), 0.03, I8(-9)))
+    b.output(requantised(b, "Mul", t, requantised(b, "Tanh", t)), t)
+
+
 ROWS: list[tuple[Callable[[Builder], None], list[str], str, str]] = [
     (q_conv, ["Conv"], "integer", ""), (q_float_bias, ["Conv"], "integer", ""),
     (q_second_reader, ["Conv", "QuantizeLinear", "DequantizeLinear"], "integer", "is also read by the caller"),
@@ -164,6 +207,8 @@ ROWS: list[tuple[Callable[[Builder], None], list[str], str, str]] = [
     (late_pad_beyond, ["DequantizeLinear", "Pad"], "dequantise-late", "the padding -100 is no stored value"),
     (late_relu_of_two_scales, [], "dequantise-late", "the tensor has another scale elsewhere"),
     (early_move, [], "quantise-early", ""), (early_concat, ["QuantizeLinear > Requantise > Concat"], "quantise-early", ""),
+    (table_swish, ["Conv > Table > DequantizeLinear"], "table", ""), (table_gelu, ["Table > DequantizeLinear"], "table", ""),
+    (table_second_reader, ["Sigmoid > DequantizeLinear > Table > DequantizeLinear"], "table", ""),
     (early_per_axis, ["QuantizeLinear"], "quantise-early", "the scale is not one constant for the tensor"),
 ]
 
@@ -178,6 +223,31 @@ def test_rule(build: Callable[[Builder], None], want: list[str], rule: str, why_
     found = reasons(compiled, "fold", rule, taken=not why_not)
     assert any(why_not in reason for reason in found), compiled.plan.decisions
     assert_same_meaning(compiled, steps=1)
+
+
+@pytest.mark.parametrize("build", [table_two_operands, table_channels, table_broadcast], ids=lambda f: f.__name__)
+def test_no_table_of_more_than_one_number(build: Callable[[Builder], None], tmp_path: Path) -> None:
+    b = Builder()
+    build(b)
+    compiled = compile(b, tmp_path)
+    assert not reasons(compiled, "fold", "table", taken=True) and not any("Table" in c for c in chains(compiled))
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("build", [table_swish, table_gelu], ids=lambda f: f.__name__)
+def test_a_table_is_the_model_as_written(build: Callable[[Builder], None], tmp_path: Path) -> None:
+    """All 256 numbers: not a step from Q/DQ in float; the integer operators alone are within one of it."""
+    b = Builder()
+    build(b)
+    plain, folded = compile(b, tmp_path, no_fuse_rules=("table",)), compile(b, tmp_path)
+    graph, (x, *_) = folded.plan.graph, folded.plan.inputs
+    shape = graph.type(x).shape
+    for i in range(0, 256, 16):
+        rows = {x: np.resize(np.roll(np.arange(-128, 128), -i).astype(I8), shape)}
+        want, got, near = (run_graph(g, rows)[graph.outputs[0]] for g in (folded.plan.source, graph, plain.plan.graph))
+        if build is table_gelu:         # behind a convolution its own rounding is a step, too
+            np.testing.assert_array_equal(got, want)
+        assert np.abs(near - want).max() <= 2 * 0.03 + 1e-6
 
 
 def test_unfused_is_the_model_as_it_stands(tmp_path: Path) -> None:

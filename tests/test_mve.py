@@ -10,11 +10,11 @@ import cases
 import numpy as np
 import pytest
 from cases import Style
+from draws import DRAW, layer
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_count import counted, planned
-from test_dsp import DRAW, layer
 
 from fuse2c import toolchain
 from fuse2c.bench import bench
@@ -160,7 +160,30 @@ def test_elements_by_fours(count: int, tmp_path: Path) -> None:
     b = Builder()
     elementwise(b, count, 100)
     compiled = m55(b, tmp_path)
-    assert set(kernels(compiled)) == {"elementwise_mve", "elementwise"}
+    assert ("elementwise_mve" in kernels(compiled)) == (count > 1)
+    assert_c_is_reference(compiled)
+
+
+def curves(b: Builder, channels: int, zero: int) -> None:
+    """x * sigmoid(x) behind a depthwise and a pointwise layer; a product with a number for each channel."""
+    x = b.stored((1, channels, 5, 7), 0.04, I8(zero))
+    w = b.weights((channels, 1, 3, 3), np.float32(0.02), I8(0), 0)
+    t = b.requantise(b.op("Conv", x, w, group=channels, pads=[1, 1, 1, 1]), 0.05, I8(3))
+    t = b.requantise(b.op("Mul", t, b.requantise(b.op("Sigmoid", t), 1 / 256, I8(-128))), 0.05, I8(-120))
+    t = b.requantise(b.op("Conv", t, b.weights((9, channels, 1, 1), np.float32(0.02), I8(0), 0)), 0.1, I8(zero))
+    b.output(b.quantise(b.op("Mul", t, b.requantise(b.op("Tanh", t), 1 / 128, I8(0))), 0.05, np.uint8(7)))
+    rows, factors = b.stored((1, 6, 5, channels), 0.03, I8(-3)), b.stored((1, 1, 1, channels), 0.004, I8(zero))
+    b.output(b.quantise(b.op("Mul", rows, factors), 0.01, I8(9)))
+
+
+@pytest.mark.parametrize(("channels", "zero"), [(16, -128), (22, 5), (3, 127)])
+def test_functions_of_one_number(channels: int, zero: int, tmp_path: Path) -> None:
+    """Tables are looked up by fours; with three channels there are no four neighbours to multiply."""
+    b = Builder()
+    curves(b, channels, zero)
+    compiled = m55(b, tmp_path)
+    found = kernels(compiled)
+    assert "depthwise_mve" in found and ("elementwise_mve" in found) == (channels > 3)
     assert_c_is_reference(compiled)
 
 
@@ -209,6 +232,7 @@ def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
     elementwise(b, 11, -128)
+    curves(b, 22, -9)
     ranges(b)
     for kind, channels, attrs, _ in POOLS.values():
         pool(b, kind, channels, attrs, -7)

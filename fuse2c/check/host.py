@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
+THREADS = ("-fsanitize=thread", "-fno-omit-frame-pointer", "-g", "-pthread")
 
 COUNTERS = ("macs", "launches", "calls", "read", "written", "weights")
 
@@ -43,6 +45,8 @@ class HostModel:
         self.library = self._load(self._build(root))
         self.arena = self.instance()
         self.reset()
+        if self.plan.phases and self.plan.options.arena == "caller":
+            getattr(self.library, f"{self.name}_reset_cores")(*self._arena(self.arena))
 
     def __enter__(self) -> HostModel:
         return self
@@ -82,6 +86,8 @@ class HostModel:
             self.ffi.cdef(f"extern uint64_t {', '.join(f'{self.name}_{what}' for what in COUNTERS)};")
         if self.plan.options.stateful:
             self.ffi.cdef(f"void {self.name}_reset({', '.join(arena)});")
+        if self.plan.phases:
+            self.ffi.cdef(f"int {self.name}_run_on(int32_t, {', '.join(params)}); void {self.name}_reset_cores(void *);")
         if self.plan.slices is not None:
             fields = " ".join(f"{p.strip(' *')} *p{i};" for i, p in enumerate(params))
             self.ffi.cdef(f"typedef struct {{ int32_t next; {fields} }} context_t;"
@@ -92,6 +98,16 @@ class HostModel:
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs (logical arrays) of one inference; with states, of the next frame."""
         return self._call("run", inputs, None)
+
+    def together(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The same by all cores of a plan for several, each a thread."""
+        sources, results = self.buffers(inputs)
+        buffers, run_on = self.arguments(sources, results, self.arena), getattr(self.library, f"{self.name}_run_on")
+        with ThreadPoolExecutor(self.plan.options.cores) as pool:
+            statuses = list(pool.map(lambda core: run_on(core, *buffers), range(self.plan.options.cores)))
+        if any(statuses):
+            raise BuildError(f"{self.name}_run_on returned {statuses}")
+        return {t: unpack(a, self.plan.graph.type(t)) for t, a in zip(self.plan.outputs, results, strict=True)}
 
     def begin(self, inputs: Mapping[str, np.ndarray]) -> Stepping:
         """An inference in steps, of a plan with slices; without states it has an arena of its own."""
@@ -190,17 +206,21 @@ class Stepping:
         return {t: unpack(a, plan.graph.type(t)) for t, a in zip(plan.outputs, self.results, strict=True)}
 
 
-def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-    """Outputs of a build with AddressSanitizer and UndefinedBehaviorSanitizer; BuildError with their report."""
+def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]], flags: Sequence[str] = SANITIZE,
+              edit: Callable[[str], str] = lambda text: text) -> list[dict[str, np.ndarray]]:
+    """Outputs of a build with AddressSanitizer and UndefinedBehaviorSanitizer, or others; BuildError with their report.
+
+    The cores of a plan for several are threads. edit: changes the model's C file, to see whether that is found.
+    """
     name, g = identifier(plan.graph.name), plan.graph
     with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
         root = Path(folder)
         for file, text in (project.files(plan) | project.host_files(plan)).items():
-            (root / file).write_text(text, encoding="utf-8")
+            (root / file).write_text(edit(text) if file == f"{name}.c" else text, encoding="utf-8")
         program = root / "host"
         sources = [str(root / f"{name}{part}.c") for part in ("_host", "", "_weights")]
-        toolchain.run([toolchain.host().cc, "-std=c99", "-O1", "-ffp-contract=off", *SANITIZE, *sources,
-                       "-o", str(program)], "the sanitizer build failed")
+        toolchain.run([toolchain.host().cc, "-std=c99", "-O1", "-ffp-contract=off", *flags, *sources,
+                       "-o", str(program), *["-pthread"] * bool(plan.phases)], "the sanitizer build failed")
         feed = b"".join(pack(np.asarray(s[t], g.type(t).dtype.numpy), g.type(t)).tobytes() for s in samples
                         for t in plan.inputs)
         done = subprocess.run([str(program), str(len(samples))], input=feed, capture_output=True, check=False)

@@ -70,6 +70,8 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
+        click.option("--winograd", type=click.Choice(CHOICES["winograd"]), default="flash", show_default=True,
+                     help="3x3 convolutions in fewer instructions for more flash: within --flash, without it too, or never."),
         click.option("--step-budget", type=click.IntRange(1), metavar="INSTRUCTIONS",
                      help="Also generate NAME_step, whose calls take at most so many."),
         click.option("--max-slice-us", type=click.FloatRange(0, min_open=True), metavar="MICROSECONDS",
@@ -81,6 +83,9 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
                      help="Limit on average, at --rate-hz inferences a second."),
         click.option("--rate-hz", type=click.FloatRange(0, min_open=True), metavar="HZ",
                      help="Inferences a second: the clock that takes least is chosen."),
+        click.option("--cores", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+                     help="Also generate NAME_run_on, by which so many of the target's cores share an inference."),
+        click.option("--place-node", multiple=True, metavar="NODE=PROCESSOR", help="The processor that computes a node."),
         click.option("--no-fuse", is_flag=True, help="One kernel for each node, for comparison."),
         click.option("--no-fuse-rule", multiple=True, metavar="RULE", help="Leave a rule of `list rules` out."),
         click.option("--fuse-barrier", multiple=True, metavar="NODE", help="Fuse nothing behind a node of the model."),
@@ -120,12 +125,21 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
                                  param_hint="--name")
     k.pop("debug")
     options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
+                      place_node=tuple(map(_placed, k.pop("place_node"))),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash", "step_budget", "max_slice_us",
-                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz")})
+                                                     "share_kernels", "ram", "flash", "winograd", "step_budget", "max_slice_us",
+                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz", "cores")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
+
+
+def _placed(text: str) -> tuple[str, str]:
+    """Node and processor of one `--place-node`; a node's name may have a = in it."""
+    node, _, processor = text.rpartition("=")
+    if not node or not processor:
+        raise click.BadParameter(f"{text!r} is not NODE=PROCESSOR", param_hint="--place-node")
+    return node, processor
 
 
 def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from fuse2c.progress import Progress
 @click.option("--samples", type=click.IntRange(1), default=20, show_default=True, help="Number of random inputs.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="An .npz file with inputs of your own, by name.")
-@click.option("--sanitize", is_flag=True, help="Also run under AddressSanitizer and UndefinedBehaviorSanitizer.")
+@click.option("--sanitize", is_flag=True,
+              help="Also run under AddressSanitizer and UndefinedBehaviorSanitizer; with several cores ThreadSanitizer, too.")
 @click.option("--cc", help="The host compiler.")
 @as_json_option
 def command(samples: int, seed: int, inputs: Path | None, sanitize: bool, cc: str | None, as_json: bool, **k: Any) -> None:
@@ -50,7 +52,8 @@ def command(samples: int, seed: int, inputs: Path | None, sanitize: bool, cc: st
 def _sanitize(model: Compiled, rows: list[dict[str, Any]]) -> None:
     """A faultless run under sanitizers that also gives the same outputs."""
     with checking.HostModel(model.plan) as host:
-        for row, got in zip(rows, checking.sanitized(model.plan, rows), strict=True):
+        runs = [checking.sanitized(model.plan, rows, flags) for flags in checking.SANITIZERS[:1 + bool(model.plan.phases)]]
+        for row, got in zip(rows * len(runs), chain(*runs), strict=True):
             for t, want in host.run(row).items():
                 allowed = 1e-5 * max(1.0, checking.largest(want)) if want.dtype.kind == "f" else 0.0
                 d = checking.difference(got[t], want, allowed)

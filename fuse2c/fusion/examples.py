@@ -29,6 +29,7 @@ GRAPHS: dict[str, str] = {
     "integer": "(int8[2,5] x, int8[2,5] z) { a = DQ(x) b = DQ(z) c = Add(a, b) y = Q(c) }",
     "dequantise-late": "(int8[2,3,4] x) { a = DQ(x) t = Transpose<perm=[1,2,0]>(a) y = Tanh(t) }",
     "quantise-early": "(float[2,3,4] x) { t = Transpose<perm=[1,2,0]>(x) y = Q(t) }",
+    "table": "(int8[2,3,4] x) { a = DQ(x) s = Sigmoid(a) t = Q(s) u = DQ(t) m = Mul(u, a) y = Q(m) }",
     "constant": "(float[2,5] x) { a = Exp(W(2,5)) y = Div(x, a) }",
     "scale": "(float[2,6] x) { m = MatMul(x, W(6,5)) y = Mul(m, W(5)) }",
     "pad": "(float[1,3,6,5] x) { p = Pad(x, I(0,0,1,2,0,0,0,1)) y = Conv(p, W(4,3,3,2)) }",

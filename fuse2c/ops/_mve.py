@@ -48,11 +48,18 @@ def why_not(x: TensorType, w: np.ndarray | None) -> str:
     return "" if x.dtype == DType.I8 else "the input is not int8"
 
 
-def only_clamps(c: Call) -> bool:
-    """Whether all that is fused behind a call limits its elements to a range, and only the last result leaves it."""
+def only_elements(c: Call) -> str:
+    """Why what is fused behind a call is no function of each element alone, with a form for four of them; else empty."""
     if c.group is None:
-        return True
-    return len(c.group.node.outputs) == 1 and all(scalar(c.group.graph, n).clamp is not None for n in c.group.node.parts[1:])
+        return ""
+    graph, node = c.group.graph, c.group.node
+    if len(node.outputs) > 1:
+        return "more than one result"
+    for n in node.parts[1:]:
+        s = scalar(graph, n)
+        if s.clamp is None and (not s.words or sum(t != "" for t in n.inputs) > 1):
+            return f"{n.op} behind it is no function of one element with a form for four"
+    return ""
 
 
 def channels_when(c: Call) -> str:
@@ -68,7 +75,7 @@ def finishes_fours(c: Call) -> str:
     first = scalar(c.group.graph, c.group.node.parts[0]) if c.group is not None else None
     if first is None or not first.words:
         return "it has no form for four elements at a time"
-    return "" if only_clamps(c) else "operators behind it that are no clamps"
+    return only_elements(c)
 
 
 def scalar(g: Graph, n: Node) -> Scalar:

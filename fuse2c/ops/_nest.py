@@ -2,19 +2,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuse2c.ir.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop: `for (int32_t var = begin; var < end; ++var)`."""
+    """One loop: `for (int32_t var = begin; var < end; ++var)`, or `var += step`."""
 
     var: str
     begin: str
     end: str
     indent: str
+    step: int = 1
+
+    @property
+    def head(self) -> str:
+        """Its first line."""
+        step = f"++{self.var}" if self.step == 1 else f"{self.var} += {self.step}"
+        return f"{self.indent}for (int32_t {self.var} = {self.begin}; {self.var} < {self.end}; {step}) {{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,14 @@ class Nest:
     rows: int = 1                           # rows that the caller loops over, outside of these loops
     row_strides: tuple[int, ...] = ()       # distance in elements between rows of each operand
 
+    def by(self, step: int, end: str) -> Nest:
+        """With an innermost loop of such steps and such an end."""
+        return replace(self, loops=(*self.loops[:-1], replace(self.loops[-1], step=step, end=end)))
+
+    def adjacent(self, index: str) -> bool:
+        """Whether an index grows by one with the innermost loop's variable."""
+        return self.loops[-1].var in index.split(" + ")
+
     @property
     def closing(self) -> tuple[str, ...]:
         """Indents of the closing braces, innermost first."""
@@ -35,8 +50,7 @@ class Nest:
     @property
     def head(self) -> str:
         """The loops' heads as C lines."""
-        return "\n".join(f"{o.indent}for (int32_t {o.var} = {o.begin}; {o.var} < {o.end}; ++{o.var}) {{"
-                         for o in self.loops)
+        return "\n".join(o.head for o in self.loops)
 
     @property
     def tail(self) -> str:

@@ -11,6 +11,7 @@ from fuse2c.ops._scalars import literal
 from fuse2c.ops.base import Call, Scalar
 from fuse2c.quant import Requant, SumRequant, quantise, requant
 
+SUFFIX = {DType.I8: "s8", DType.U8: "u8"}          # of functions of the runtime
 Real = Callable[[Call, np.ndarray], np.ndarray]     # the operator on float32 numbers
 
 
@@ -27,10 +28,18 @@ def reference(c: Call, real: Real, *x: np.ndarray) -> np.ndarray:
 
 def table(c: Call, real: Real) -> np.ndarray:
     """All 256 results of an operator of one operand, indexed by stored value minus the type's least value."""
-    q, r, (low, high) = c.quant(0), c.y_quant, c.type(0).dtype.range
-    x = (np.arange(low, high + 1) - q.zero[0]).astype(np.float32) * np.float32(q.scale[0])
-    y = c.y[0].dtype
-    return quantise(real(c, x), np.float32(r.scale[0]), np.int64(r.zero[0]), *y.range).astype(y.numpy)
+    low, high = c.type(0).dtype.range
+    return as_written(c, real, np.arange(low, high + 1))
+
+
+def as_written(c: Call, real: Real, *x: np.ndarray) -> np.ndarray:
+    """Stored results of stored operands, by way of the float32 numbers that they stand for, as the model has it."""
+    if c.node.op == "Table":
+        return np.asarray(c.attrs.values, c.y[0].dtype.numpy)[x[0].astype(np.int64) - c.type(0).dtype.range[0]]
+    numbers = [(v.astype(np.int64) - c.quant(i).zero[0]).astype(np.float32) * np.float32(c.quant(i).scale[0])
+               for i, v in enumerate(x)]
+    q, y = c.y_quant, c.y[0].dtype
+    return quantise(real(c, *numbers), np.float32(q.scale[0]), np.int64(q.zero[0]), *y.range).astype(y.numpy)
 
 
 def sum_requant(c: Call) -> SumRequant:
@@ -67,7 +76,8 @@ def scalar(c: Call, real: Real) -> Scalar:
         return _unary(c, real)
     za, zb = (literal(c.quant(i).zero[0], DType.I32) for i in (0, 1))
     if c.node.op == "Mul":
-        return _tile.finish(product_requant(c), value=f"({{a}} - {za}) * ({{b}} - {zb})")
+        return _tile.finish(product_requant(c), value=f"({{a}} - {za}) * ({{b}} - {zb})",
+                            words=f"f2c_words_product({{a}}, {za}, {{b}}, {zb})")
     s = sum_requant(c)
     zero, limits = literal(s.zero, DType.I32), (s.low, s.high)
     if s.mode == "float":
@@ -89,7 +99,7 @@ def _narrowed(c: Call, s: SumRequant) -> dict[tuple[int, int], str]:
         return {}
     text = "({{a}} * {}) + {} + ({{b}} * {}), {}".format(*(literal(n, DType.I32) for n in (ma, offset, mb)), s.shift)
     return {t.range: f"f2c_narrow_{name}({text})"
-            for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
+            for t, name in SUFFIX.items()}
 
 
 def _unary(c: Call, real: Real) -> Scalar:
@@ -101,4 +111,6 @@ def _unary(c: Call, real: Real) -> Scalar:
         stored = np.arange(x.dtype.range[0], x.dtype.range[1] + 1)
         if np.array_equal(values, np.clip(stored, low, high)):
             return Scalar(f"f2c_clamp_s32({{a}}, {low}, {high})", clamp=(low, high))
-    return Scalar(f"{{t_lut}}[{{a}} - {literal(x.dtype.range[0], DType.I32)}]", {"lut": values})
+    least = literal(x.dtype.range[0], DType.I32)
+    return Scalar(f"{{t_lut}}[{{a}} - {least}]", {"lut": values},
+                  words=f"f2c_words_table_{SUFFIX[y.dtype]}({{t_lut}}, {{a}}, {least})")

@@ -42,7 +42,7 @@ def row(c: Call) -> Row:
     """The row of a call's operator."""
     if c.node.op == "Clip":
         return clip_row(c.attrs.values)
-    if c.node.op == "Requantise":
+    if c.node.op in ("Requantise", "Table"):
         return Row(lambda p, x: x)
     if c.node.op == "Where":
         return WHERE
@@ -278,21 +278,25 @@ def mve_when(c: Call) -> str:
     from fuse2c.ops._mve import finishes_fours
     whole = c.group.call if c.group is not None else c
     s = spec(c)
-    index = s.flags["nest"].index
-    if whole.y[0].dtype not in (DType.I8, DType.U8) or len(s.flags["nest"].loops) > 1 or len(whole.y) > 1:
-        return "the result is not one tensor of 8 bits whose rows have no gaps"
+    nest = s.flags["nest"]
+    if whole.y[0].dtype not in (DType.I8, DType.U8) or len(whole.y) > 1 or int(nest.loops[-1].end) < 4:
+        return "the result is not one tensor of 8 bits with four neighbours at a time"
     loads = [load for load in s.flags["loads"] if not load.literal]
     plain = (DType.F32, DType.I8, DType.U8)
-    if any(load.index != index[0] or load.table or whole.type(load.port).dtype not in plain for load in loads):
-        return "an operand does not lie in memory like the result"
+    if any(load.table or whole.type(load.port).dtype not in plain for load in loads) \
+            or not all(nest.adjacent(index) for index in (nest.index[0], *(load.index for load in loads))):
+        return "an operand's neighbours are not those of the result"
     return finishes_fours(c)
 
 
 def mve_spec(c: Call) -> Spec:
-    """Four elements at a time, then the rest."""
+    """Four elements of the innermost loop at a time, then the rest."""
     s = spec(c)
-    count = int(s.flags["nest"].loops[0].end)
-    return replace(s, constants={"COUNT": count, "WHOLE": count // 4 * 4}, flags={**s.flags, "fours": (), "rest": count % 4})
+    nest = s.flags["nest"]
+    *outer, inner = nest.loops
+    count = int(inner.end)
+    return replace(s, constants={"COUNT": count, "WHOLE": count // 4 * 4}, flags={
+        **s.flags, "fours": (), "rest": count % 4, "nest": nest.by(4, "WHOLE"), "inner": inner, "outer": outer[::-1]})
 
 
 def when(c: Call) -> str:
@@ -325,4 +329,4 @@ GROUP = Op(name="Elementwise", ports=("a", "b", "c"), infer=infer, reference=ref
 OPS = (GROUP, *(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
        *(operator(name, OWN.get(name, {name: from_onnx}), ("a", "b")) for name in BINARY),
        operator("Where", {"Where": lambda src: src.node("Where", Attrs())}, ("a", "b", "c")),
-       operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)))
+       operator("Clip", {"Clip": from_clip}, ("a",)), operator("Requantise", {}, ("a",)), operator("Table", {}, ("a",)))

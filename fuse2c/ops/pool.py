@@ -259,7 +259,7 @@ def is_average_mve(c: Call) -> str:
         return why
     if not same_count(c) or c.y[0].shape[1] % _mve.GROUP or not _tile.finish(requant(c), "n - 1").words:
         return "the number of elements varies, or that of channels is no multiple of four"
-    return "" if _mve.only_clamps(c) else "operators behind it that are no clamps"
+    return _mve.only_elements(c)
 
 
 def average_mve(c: Call, spec: Callable[..., Spec]) -> Spec:

@@ -45,8 +45,9 @@ class Candidate:
 
     @cached_property
     def cycles(self) -> float:
-        """Typical ones at the clock."""
-        return price.cycles(self.cost, self.at.target, price.clock_of(self.at.target))
+        """Typical ones at the clock, from begin to end, however many cores work at a time."""
+        found = price.cycles(self.cost, self.at.target, price.clock_of(self.at.target))
+        return found + price.elapsed(self.plan) - self.cost.cycles if self.plan.phases else found
 
     @cached_property
     def energy(self) -> float:

@@ -59,7 +59,7 @@ def _others(plan: Plan, options: Variants) -> dict[int, int]:
             rows = _rows.profile(b, len(live))
             live += np.where(rows > 0, b.size, 0) if b.ring else rows
     spans = {b.name: b.spans for b in buffers if b.scratch}
-    return {i: max(int(live[a:b + 1].max()) for a, b in spans[place.scratch_name(plan.steps[i])]) for i in options}
+    return {i: max(int(live[a:b + 1].max()) for a, b in spans[plan.scratch(plan.steps[i], 0)]) for i in options}
 
 
 def _with(plan: Plan, changed: Mapping[int, Step]) -> Plan:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuse2c import price
+from fuse2c.ops.base import Spec
 from fuse2c.plan import Launch, Plan
 
 
@@ -53,7 +54,12 @@ def estimates(plan: Plan) -> list[int]:
     costs = [price.of_step(plan, s) for s in plan.steps]
     whole = [math.ceil((c.cycles if timed else c.instructions) / n) for c, n in zip(costs, count, strict=True)]
     more = math.ceil((p.launch + p.turn) * (p.cpi if timed else 1))
-    return [whole[u.step] + more for u in units(plan)]
+    return [_rows_with(plan.steps[u.step].spec, u.at) * whole[u.step] + more for u in units(plan)]
+
+
+def _rows_with(spec: Spec, row: int) -> int:
+    """Rows that are computed when `row` is asked for."""
+    return 1 if not spec.paired else 0 if row % 2 else min(2, spec.rows - row)
 
 
 def packed(costs: Sequence[int], budget: int) -> tuple[int, ...]:

@@ -24,11 +24,11 @@ def run(plan: Plan) -> Plan:
     if limit is None:
         return plan
     peak = max((n for feature, n in PEAK.items() if feature in plan.target.processor.features), default=1)
-    least = plan.macs // peak
+    least = plan.macs // (peak * plan.options.cores)
     if least > limit:
         raise missed(plan, least, f"{plan.macs} multiply-accumulates take at least")
     cost, rough = price.of_plan(plan), price.rough(plan)
-    cycles = math.floor(price.cycles(cost, plan.target, price.clock_of(plan.target)))
+    cycles = math.floor(price.cycles(cost, plan.target, price.clock_of(plan.target)) + price.elapsed(plan) - cost.cycles)
     if cycles > limit and rough < ROUGH:
         raise missed(plan, cycles, "an inference is predicted to take", "no other plan takes less")
     guess = f", {rough:.0%} of them by rough prices" if rough else ""

@@ -7,10 +7,10 @@ from dataclasses import replace
 from fuse2c.errors import NoKernel
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Call, Group, Kernel, Spec, Work, bind
+from fuse2c.ops.base import Call, Group, Kernel, Work, bind
 from fuse2c.passes._rows import height
 from fuse2c.plan import Decision, Plan, Step
-from fuse2c.target import Target
+from fuse2c.target import Processor
 
 
 def run(plan: Plan) -> Plan:
@@ -19,8 +19,7 @@ def run(plan: Plan) -> Plan:
     for node in plan.graph.nodes:
         if all(t in plan.views for t in node.outputs):
             continue
-        kernel, spec = _choose(plan, node, log)
-        steps.append(Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs)))
+        steps.append(chosen(plan, node, plan.target.processor, log))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
 
@@ -33,15 +32,16 @@ def anchor_call(plan: Plan, node: Node) -> Call:
     return replace(call, y=final, group=Group(g, node), rows=rows)
 
 
-def _choose(plan: Plan, node: Node, log: list[Decision]) -> tuple[Kernel, Spec]:
-    """The kernel and its spec for this call."""
+def chosen(plan: Plan, node: Node, processor: Processor, log: list[Decision]) -> Step:
+    """The step of a node, with its kernel for a processor. Raises NoKernel."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
-    for kernel in op.kernels:
-        why = refuse(kernel, plan.target, call)
+    for kernel in (k for k in op.kernels if not k.spends):
+        why = refuse(kernel, processor, call)
         if not why:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
-            return kernel, kernel.spec(call)
+            spec = kernel.spec(call)
+            return Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs), processor.name)
         if f"{kernel.name}: {why}" not in refusals:     # a kernel may be listed for several sizes of its tiles
             refusals.append(f"{kernel.name}: {why}")
             log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
@@ -52,18 +52,18 @@ def _choose(plan: Plan, node: Node, log: list[Decision]) -> tuple[Kernel, Spec]:
 def alternatives(plan: Plan, step: Step) -> Iterator[Step]:
     """The same step with each more general kernel that applies."""
     call, kernels = anchor_call(plan, step.node), all_ops()[step.node.op].kernels
-    types = (*call.x, *call.y)
-    parts = any(t is not None and t.within for t in types)      # kept where they lie: see embed.py
+    processor = plan.target.processors[step.processor].processor
+    parts = any(t is not None and t.within for t in (*call.x, *call.y))     # kept where they lie: see embed.py
     behind = next(i for i, k in enumerate(kernels) if k is step.kernel) + 1
     for kernel in kernels[behind:]:
-        if (kernel.strided or not parts) and not refuse(kernel, plan.target, call):
+        if not kernel.spends and (kernel.strided or not parts) and not refuse(kernel, processor, call):
             spec = kernel.spec(call)
             yield replace(step, kernel=kernel, spec=spec, work=total_work(plan.graph, step.node, spec.macs))
 
 
-def refuse(kernel: Kernel, target: Target, call: Call) -> str:
-    """Why a kernel cannot serve a call on a target; empty if it can."""
-    missing = sorted(kernel.needs - set(target.processor.features))
+def refuse(kernel: Kernel, processor: Processor, call: Call) -> str:
+    """Why a kernel cannot serve a call on a processor; empty if it can."""
+    missing = sorted(kernel.needs - set(processor.features))
     return f"the core lacks {', '.join(missing)}" if missing else kernel.when(call)
 
 

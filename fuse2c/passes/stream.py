@@ -24,8 +24,8 @@ Groups = tuple[range, ...]
 
 def run(plan: Plan) -> Plan:
     """A schedule of row calls, the tensors that become rings, and kernels whose scratch fits."""
-    if not plan.steps:
-        return plan         # all results are constants
+    if not plan.steps or plan.options.cores > 1:
+        return plan         # all results are constants; or spread.py has the schedule
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     space = Space(plan, steps)
     found = space.candidates()
@@ -140,7 +140,7 @@ def widest(steps: Sequence[RowStep]) -> _groups.Partition:
 def scheduled(plan: Plan, steps: list[RowStep], groups: Sequence[range]) -> Plan:
     """The plan with the calls and rings of a partition of its steps into groups."""
     order = [unit for group in groups for unit in _rows.interleaved(steps, group)]
-    rings = _rings(plan, steps, groups, order)
+    rings = rings_of(plan, steps, groups, order)
     if plan.options.input_rows:
         rings[plan.graph.inputs[0]] = 1     # the caller's: the row that is pushed
     return replace(plan, calls=calls(plan, steps, order), rings=rings)
@@ -157,7 +157,7 @@ def calls(plan: Plan, steps: list[RowStep], order: list[Unit]) -> tuple[Call, ..
     return tuple(replace(c, end=plan.steps[c.step].spec.rows) if not steps[c.step].splits else c for c in result)
 
 
-def _rings(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: list[Unit]) -> dict[str, int]:
+def rings_of(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: list[Unit]) -> dict[str, int]:
     """Rows kept of each tensor that is written and read inside one group of several steps."""
     owned = {plan.root(t) for t in (*plan.graph.inputs, *plan.graph.outputs)}
     where = {i: n for n, group in enumerate(groups) for i in group}

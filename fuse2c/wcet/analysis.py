@@ -22,6 +22,7 @@ ASSUMPTIONS = (
     "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
 )
 SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 32 times (64: double, int64) in "
+OBJECTS = "the arguments point to objects: none is 0"
 ALIGNED = "the arena that the caller passes is 8-byte aligned, and no other object lies in it"
 NAMED = "the core is a {}: the program itself names only its architecture"
 TIMING = (
@@ -52,9 +53,11 @@ class Slice:
 
 @dataclass(frozen=True)
 class Interface:
-    """What is known of a generated model's functions. `arena`: the argument that points to aligned memory, if any;
-    `step`: a function whose argument points to the number of the call, 0 .. `count` - 1, and the entry's arguments."""
+    """What is known of a generated model's functions. `pointers`: all arguments point to objects; `arena`: the argument that
+    points to aligned memory, if any; `step`: a function whose argument points to the number of the call, 0 .. `count` - 1,
+    and the entry's arguments."""
 
+    pointers: bool = False
     arguments: int = 0
     arena: int | None = None
     step: str = ""
@@ -118,9 +121,9 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
         raise Refused(f"cores of this kind are not known: {core!r}" if core else "the program does not say for which core",
                       hint=did_you_mean(core, CORES))
     costs = Costs(core, multiply)
-    engine = Engine(image, costs)
+    engine = Engine(image, costs, interface.pointers)
     steps = _steps(engine, interface) if interface.step else ()
-    engine = Engine(image, costs)
+    engine = Engine(image, costs, interface.pointers)
     start = image.entry(entry)
     state = engine.analyse(start, interface.arena)
     facts = engine.facts
@@ -132,7 +135,8 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
         ipet=longest(engine, start), cycles=state.cycles if costs.known else None, cycles_status=_status(costs, single),
         stack=engine.stack_bytes, single_path=single, branches=tuple(image.place(a) for a in sorted(facts.forks)),
         variable=_variable(engine), kernels=kernels, loops=_loops(engine),
-        assumptions=ASSUMPTIONS + ((ALIGNED,) if interface.arena is not None else ())
+        assumptions=ASSUMPTIONS + ((OBJECTS,) if interface.pointers else ())
+        + ((ALIGNED,) if interface.arena is not None else ())
         + ((NAMED.format(core),) if guessed else ())
         + ((SOFT_FLOAT + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
         tools={name: version(name) for name in TOOLS}, steps=steps)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from fuse2c.wcet.decode import COUNTED, Decoder, Instruction, jumps, target
+from fuse2c.errors import Refused
+from fuse2c.wcet.decode import COUNTED, LOST, Decoder, Instruction, jumps, target
 from fuse2c.wcet.operands import PC, Mem
 
 EXIT = -1
@@ -22,7 +23,8 @@ class Block:
 
     fall, jump (to the only successor); branch (to `taken` or behind the block, by its last instruction); call (of
     `taken`, then on to the successor); invoke (a call through a register); tail (a jump to the function `taken`);
-    indirect (a return, a computed jump or a tail call, by the target computed). `conditional`: a tail or an indirect
+    indirect (a return, a computed jump or a tail call, by the target computed); lost (what follows cannot be analysed,
+    but compilers leave such ends where they know that no run comes). `conditional`: a tail or an indirect
     transfer that may also not happen.
     """
 
@@ -57,7 +59,8 @@ class Function:
 
     `loops`: the blocks of each loop (a strongly connected part) by its header; `irreducible`: the headers of loops that
     are also entered elsewhere; `nest`: the headers around each block, outermost first; `order`: a number for each block,
-    such that a loop's blocks are in a row, its header first, and edges that lead to no header around them ascend.
+    such that a loop's blocks are in a row, its header first, and edges that lead to no header around them ascend;
+    `ways`: the blocks that another one leads to which may also go elsewhere.
     """
 
     def __init__(self, decoder: Decoder, entry: int, extra: Mapping[int, Iterable[int]]) -> None:
@@ -66,6 +69,7 @@ class Function:
         self.low, self.high = decoder.image.extent(entry)
         self._decoder, self._extra = decoder, extra
         self.blocks = self._blocks()
+        self.ways = {to for b in self.blocks.values() if len(b.successors) > 1 or b.conditional for to in b.successors}
         self.loops: dict[int, set[int]] = {}
         self.irreducible: set[int] = set()
         self.nest: dict[int, list[int]] = {}
@@ -86,7 +90,7 @@ class Function:
             at = work.pop()
             while at not in seen:
                 seen.add(at)
-                i = self._decoder.at(at)
+                i = self._at(at)
                 last = self._end(i)
                 if last is not None:
                     ends[at] = last
@@ -98,7 +102,7 @@ class Function:
         for leader in sorted(leaders & seen):
             at, instructions = leader, []
             while True:
-                i = self._decoder.at(at)
+                i = self._at(at)
                 instructions.append(i)
                 at = i.end
                 if i.address in ends or at in leaders:
@@ -107,8 +111,17 @@ class Function:
             blocks[leader] = Block(leader, instructions, end.ends, end.taken, end.conditional, list(end.successors))
         return blocks
 
+    def _at(self, address: int) -> Instruction:
+        """The instruction there, or one that says why there is none."""
+        try:
+            return self._decoder.at(address)
+        except Refused as error:
+            return Instruction(address, 0, LOST, "", False, (), "", error.args[0])
+
     def _end(self, i: Instruction) -> Block | None:
         """How control leaves behind an instruction, as a Block without instructions; None if it goes on."""
+        if i.name == LOST:
+            return Block(0, [], LOST)
         extra = sorted(self._extra.get(i.address, ()))
         following = [i.end] if i.cond else []
         if i.name == "b":

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import Instruction
-from fuse2c.wcet.operands import LR, PC, SP, Imm, Mem, Reg
+from fuse2c.wcet.operands import LR, PC, SP, Imm, Mem, Reg, Vector
 from fuse2c.wcet.parts import FLAGS, Part
 from fuse2c.wcet.state import State
 from fuse2c.wcet.transfers import WIDTHS
@@ -109,7 +109,7 @@ def _compared(i: Instruction, terms: dict[int, Term | None]) -> tuple[Term | Non
 
 def _store(i: Instruction, p: Part, terms: dict[int, Term | None]) -> Store | None:
     memory = next((op for op in i.ops if isinstance(op, Mem)), None)
-    if memory is None or not i.name.startswith(("str", "vstr")) or memory.base == SP:
+    if memory is None or not i.name.startswith(("str", "vstr")):
         return None
     if any(line.startswith("m.lost") for line in p.lines):
         return None
@@ -117,7 +117,9 @@ def _store(i: Instruction, p: Part, terms: dict[int, Term | None]) -> Store | No
     followed = p.reads - {memory.base, memory.index}
     offset = 0 if memory.update == "post" else memory.offset
     where = None if base is None or memory.index is not None else Term(base.register, base.offset + offset)
-    return Store(where, 8, next(iter(followed), None))
+    first = i.ops[0]
+    width = first.bytes if isinstance(first, Vector) else 8 if i.name == "strd" else WIDTHS[i.name]
+    return Store(where, width, next(iter(followed), None))
 
 
 def closed_form(step: Step, state: State) -> int:
@@ -127,8 +129,11 @@ def closed_form(step: Step, state: State) -> int:
     if not step.summary:
         return 0
     n = _iterations(step, step.summary, state) - 1
-    if n < 1 or not _stores_elsewhere(step.summary, state, n):
+    fixed = _stores(step.summary, state, n) if n > 0 else None
+    if fixed is None:
         return 0
+    for where, width in fixed:
+        state.memory.store(where, width, None, 0)
     registers = state.registers
     new = {r: _after(step.summary, registers, r, n) for r in step.summary.writes}
     for r, value in new.items():
@@ -221,23 +226,27 @@ def _while_below(condition: str, a: int, change: int, b: int) -> int:
     return k + 1 if a + k * change <= high else 0
 
 
-def _stores_elsewhere(s: Summary, state: State, n: int) -> bool:
-    """Whether the stores of n iterations change nothing that is followed."""
+def _stores(s: Summary, state: State, n: int) -> list[tuple[int, int]] | None:
+    """Where n iterations store into the stack, each to the same places, as (address, width); None if other places that are
+    followed may change."""
+    fixed = []
     for store in s.stores:
         if store.valued is not None:
             value = state.registers[store.valued]
             if store.valued in s.writes or (value is not None and inside(value)):
-                return False
+                return None
         where = _line(s, state.registers, store.where)
         if where is None:
             # A pointer that is unknown from the start stays outside the stack, unless one into it has got lost.
             if state.memory.wild or not _foreign(s, state, store.where):
-                return False
+                return None
             continue
         first, last = where[0], where[0] + n * where[1]
         if (min(first, last) >> WINDOW) <= STACK <= (max(first, last) + store.width) >> WINDOW:
-            return False
-    return True
+            if where[1]:
+                return None
+            fixed.append((first, store.width))
+    return fixed
 
 
 def _foreign(s: Summary, state: State, where: Term | None) -> bool:

@@ -31,7 +31,7 @@ class Edge(NamedTuple):
 class Step:
     """A basic block ready to run. `run`: all but a conditional transfer's own effect, which is `transfer`.
     `edges`: of the successors, those that turn or enter a loop. `leaves`: headers of loops that one of the successors is
-    outside of."""
+    outside of. `chosen`: whether it is one of several ways to go on, and no loop's header, whose turns count."""
 
     block: Block
     run: Run
@@ -41,6 +41,7 @@ class Step:
     taken_cycles: int
     edges: dict[int, Edge]
     leaves: tuple[int, ...]
+    chosen: bool
     kept: list[tuple[Instruction, Part]]
     unknown: frozenset[int]
     summary: Any = False
@@ -90,8 +91,9 @@ class Code:
         leaves = tuple(h for h in function.nest[block.start]
                        if block.conditional or any(to not in function.loops[h] for to in block.successors))
         cycles, taken = costs.of(block.instructions)
+        chosen = block.start in function.ways and block.start not in function.loops
         return Step(block, self._compile(lines), None if transfer is None else self._compile(transfer),
-                    len(block.instructions), cycles, taken, edges, leaves, kept,
+                    len(block.instructions), cycles, taken, edges, leaves, chosen, kept,
                     frozenset(r for _, p, stays in marked if not stays for r in p.writes))
 
     def _compile(self, lines: list[str]) -> Run:

@@ -40,6 +40,8 @@ vcvta vcvtn vcvtp vcvtm vrinta vrintn vrintp vrintm vrintx vrintz vrintr vcvtb v
 COMPARES = frozenset(("cmp", "cmn", "tst", "teq"))
 COUNTED = ("le", "letp", "wls", "wlstp")
 """Branches of low-overhead loops."""
+LOST = "lost"
+"""Stands for what is no instruction, or none that is analysed; its text is the reason."""
 WINDOW = 8192           # bytes decoded at a time
 
 

@@ -13,13 +13,13 @@ from fuse2c.errors import Refused
 from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
 from fuse2c.wcet.compiled import Step
-from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.decode import LOST, Instruction
 from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
 from fuse2c.wcet.state import State, Summary
-from fuse2c.wcet.values import ARENA_START, TOP, Memory, Value, holds, inside, pointer, window
+from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Memory, Value, holds, pointer, window
 
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
 
@@ -52,7 +52,7 @@ class Engine(Machine):
                 self.codes = {}
 
     def _initial(self, entry: int, arena: int | None, given: Sequence[Value]) -> State:
-        memory = Memory(self.image)
+        memory = Memory(self.image, FIRST if self.pointers else STACK)
         memory.unfollowed = self._follow
         registers: list[int | None] = [None] * 18
         registers[SP], registers[LR] = TOP, RETURN | 1
@@ -113,12 +113,16 @@ class Engine(Machine):
         self.facts.blocks += 1
         if self.facts.blocks > MOST_BLOCKS:
             raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
+        if step.block.ends == LOST:
+            raise Refused(step.block.last.text)
         try:
             state.flags = step.run(state.registers, state.flags, state.memory)
         except Refused as error:
             raise Refused(f"{error.args[0]}, in {self._name(state)}", hint=error.hint) from None
         state.instructions += step.instructions
         state.cycles += step.cycles
+        if step.chosen:
+            state.totals[step.block.start] = state.totals.get(step.block.start, 0) + 1
 
     def _skip(self, state: State, step: Step) -> None:
         """All but the last iterations of a loop of one block at once, where they are known."""
@@ -181,7 +185,7 @@ class Engine(Machine):
             return count > step_by
         value = registers[LR if i.name in ("wls", "wlstp") else i.ops[0].n]            # type: ignore[union-attr]
         if value is None or window(value):
-            return None if value is None or not inside(value) else i.name == "cbnz"
+            return None if value is None or window(value) < state.memory.objects else i.name == "cbnz"
         return (value == 0) == (i.name != "cbnz")
 
     def _both(self, state: State, step: Step, join: int) -> Step:

@@ -1,8 +1,9 @@
 """Implicit path enumeration: the longest path as a linear program, from the loop bounds that the engine found.
 
 One flow through all functions: what enters a block leaves it, a function is entered as often as it is called, a loop
-turns at most its bound for each entry and at most its total in the run. Edges that no run takes are left out. It
-forgets in which order things happen, so it is an upper bound of the engine's result, found in another way.
+turns at most its bound for each entry and at most its total in the run, and a way of a branch is taken at most as often
+as any run takes it. Edges that no run takes are left out. It forgets in which order things happen, so it is an upper
+bound of the engine's result, found in another way.
 """
 from __future__ import annotations
 
@@ -41,6 +42,7 @@ def longest(engine: Engine, entry: int) -> int:
             _row(model, 0.0, into[node], out.get(node, []))
     _calls(model, edges, into)
     _loops(model, engine, edges, into)
+    _ways(model, engine, into)
     model.run()
     if model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         raise InternalError(f"the path's linear program ended as {model.getModelStatus()}")
@@ -104,3 +106,11 @@ def _loops(model: highspy.Highs, engine: Engine, edges: list[tuple[Node | None, 
             for k in entering:
                 weights[k] = weights.get(k, 0.0) - float(engine.facts.bounds.get(header, 0))
             model.addRow(-highspy.kHighsInf, 0.0, len(weights), list(weights), list(weights.values()))
+
+
+def _ways(model: highspy.Highs, engine: Engine, into: dict[Node, list[int]]) -> None:
+    """How often each block runs that is one of several ways, such as those of a window over the border and within."""
+    for (start, block), flows in into.items():
+        if block != RETURN and engine.codes[start].step(block).chosen:
+            total = float(engine.facts.totals.get(block, 0))
+            model.addRow(-highspy.kHighsInf, total, len(flows), flows, [1.0] * len(flows))

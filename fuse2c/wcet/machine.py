@@ -37,7 +37,8 @@ class Again(Exception):
 class Facts:
     """What a run of the engine found, by address.
 
-    `bounds`: the most iterations of a loop in one entry; `totals`: in the whole run; `forks`: branches that data
+    `bounds`: the most iterations of a loop in one entry; `totals`: in the whole run, and the most runs of each
+    block that is one of several ways; `forks`: branches that data
     decides; `edges`: transfers between blocks that occur; `calls`: functions called from a block; `functions`: the
     largest costs of one call, as (instructions, cycles); `trusted`: functions with a loop whose bound their name tells.
     """
@@ -53,10 +54,11 @@ class Facts:
 
 
 class Machine:
-    """The functions of a program as they are reached, and the facts found so far."""
+    """The functions of a program as they are reached, and the facts found so far. `pointers`: the entry's arguments point
+    to objects; otherwise they may also be numbers."""
 
-    def __init__(self, image: Image, costs: Costs) -> None:
-        self.image, self.costs = image, costs
+    def __init__(self, image: Image, costs: Costs, pointers: bool = False) -> None:
+        self.image, self.costs, self.pointers = image, costs, pointers
         self.decoder = Decoder(image, costs.core)
         self.codes: dict[int, Code] = {}
         self.facts = Facts()

@@ -130,8 +130,8 @@ def _post(mem: Mem, part: str) -> Mem:
 
 
 def _operand(part: str) -> Operand:
-    if part.startswith("["):
-        return _memory(part)
+    if part.startswith("["):        # with a vector in it: gather, scatter, an address for each lane
+        return Word(part) if re.search(r"\bq\d", part) else _memory(part)
     if part.startswith("{"):
         return _list(part.strip("{}^ "))
     if part.startswith("#"):

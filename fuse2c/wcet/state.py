@@ -10,7 +10,7 @@ from fuse2c.wcet.values import Flags, Memory, Value
 
 
 class Summary(NamedTuple):
-    """The largest costs of any call of a function, the stack that it takes, and how often its loops turn in all."""
+    """The largest costs of any call of a function, the stack that it takes, and its `totals`, as in State."""
 
     instructions: int
     cycles: int
@@ -35,8 +35,8 @@ class Frame(NamedTuple):
 class State:
     """Registers, flags, stack, calls, and the largest cost of the ways here.
 
-    `turns`: iterations of each loop since it was entered; `totals`: since the start; `loose`: those that data may have
-    ended.
+    `turns`: iterations of each loop since it was entered; `totals`: since the start, and how often each way of a branch was
+    taken, by the block it leads to; `loose`: iterations that data may have ended.
     """
 
     registers: list[Value]

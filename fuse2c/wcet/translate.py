@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from fuse2c.errors import Refused
 from fuse2c.wcet import floating, transfers, vectors
-from fuse2c.wcet.decode import COMPARES, Instruction, word
+from fuse2c.wcet.decode import COMPARES, LOST, Instruction, word
 from fuse2c.wcet.operands import LR, PC, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Operand2, Part, flagged, imm, known, logic_flags, part, reg
 from fuse2c.wcet.values import WINDOWS, M
@@ -12,7 +12,7 @@ from fuse2c.wcet.values import WINDOWS, M
 def translate(i: Instruction, valued: bool) -> list[Part]:
     """The parts of an instruction, its condition not looked at. `valued`: what it stores is to be followed."""
     name = i.name
-    if name in ("nop", "it", "dmb", "dsb", "isb", "b", "cbz", "cbnz", "le", "letp"):
+    if name in (LOST, "nop", "it", "dmb", "dsb", "isb", "b", "cbz", "cbnz", "le", "letp"):
         return []
     if name in ("bl", "blx", "bx"):
         goes = [] if name == "bl" else [part(f"R[15] = R[{reg(i, 0)}]", [reg(i, 0)], [PC], stays=True)]

@@ -173,13 +173,14 @@ class Memory:
 
     `wild`: an unknown pointer may point into the stack, so a store through any unknown pointer may change it.
     `guarded`: words that hold saved registers, which memory-safe code does not overwrite. `given`: words of the caller's
-    whose values the analysis was told; only the code's own stores to their addresses change them.
+    whose values the analysis was told; only the code's own stores to their addresses change them. `objects`: from this
+    window on, numbers are addresses of objects, which are not 0; an argument below may be any number.
     """
 
-    __slots__ = ("bytes", "given", "guarded", "holes", "image", "indexed", "unfollowed", "weak", "wild", "words")
+    __slots__ = ("bytes", "given", "guarded", "holes", "image", "indexed", "objects", "unfollowed", "weak", "wild", "words")
 
-    def __init__(self, image: Image) -> None:
-        self.image = image
+    def __init__(self, image: Image, objects: int = STACK) -> None:
+        self.image, self.objects = image, objects
         self.given: dict[int, int] = {}
         self.words: dict[int, int] = {}
         self.bytes: dict[int, int] = {}
@@ -192,7 +193,7 @@ class Memory:
 
     def copy(self) -> Memory:
         """An independent copy."""
-        other = Memory(self.image)
+        other = Memory(self.image, self.objects)
         other.given = self.given
         other.indexed = self.indexed
         other.unfollowed, other.holes = self.unfollowed, dict(self.holes)
@@ -247,6 +248,8 @@ class Memory:
             for k in range(width):
                 self._store_byte(address + k, None)
             self.holes[address & ~3] = site
+        elif value is None and not self.words.keys() & range(address & ~3, address + width, 4) and not self.bytes:
+            return
         elif width == 4 and not address & 3 and value is not None:
             self.words[address] = value
             if self.holes:
@@ -325,7 +328,7 @@ class Memory:
             return ("sub", a, b)
         if x == y:
             return ("nzcv", None, int(a == b), int(a >= b), None)
-        return ("nzcv", None, 0, None, None) if STACK in (x, y) and 0 in (a, b) else None
+        return ("nzcv", None, 0, None, None) if 0 in (a, b) and max(x, y) >= self.objects else None
 
     def sum(self, a: int, b: int) -> Flags:
         """Flags of a + b."""

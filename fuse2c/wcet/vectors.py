@@ -1,11 +1,15 @@
 """Vector instructions of Armv8.1-M as parts: values are not followed, core registers and memory they change are."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.helium import COUNTING, LOADS, STORES
-from fuse2c.wcet.operands import LR, Mem, Reg
+from fuse2c.wcet.operands import LR, Mem, Reg, Vector
 from fuse2c.wcet.parts import LENGTH, Part, part
 from fuse2c.wcet.transfers import address, update
+
+INTERLEAVED = ("vld2", "vld4", "vst2", "vst4")
 
 
 def translate(i: Instruction) -> list[Part]:
@@ -15,11 +19,13 @@ def translate(i: Instruction) -> list[Part]:
     if name in LOADS | STORES:
         if memory is None:                                  # gather, scatter: an address for each lane
             return [part("m.store(None, 4, None, 0)", stays=True)] if name in STORES else []
-        change = update(memory)
+        size = ops[0].bytes if isinstance(ops[0], Vector) else 64
+        # `[r0]!`: the base moves behind all that several instructions of a kind load or store together.
+        change = update(replace(memory, offset=size) if memory.update and name[:4] in INTERLEAVED else memory)
         parts: list[Part] = []
         if name in STORES:
             where, reads = address(i, memory)
-            parts.append(part(f"m.store({where}, {64 if name[:4] in ('vst2', 'vst4') else 16}, None, 0)", reads, stays=True))
+            parts.append(part(f"m.store({where}, {size}, None, 0)", reads, stays=True))
         return [*parts, *([change] if change else [])]
     cores = [op.n for op in ops if isinstance(op, Reg)]
     leading = [op.n for k, op in enumerate(ops) if isinstance(op, Reg) and all(isinstance(o, Reg) for o in ops[:k])]
