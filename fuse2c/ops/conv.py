@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _conv_fp, _dsp, _dsp_depthwise, _fp, _mve, _mve_depthwise, _tile, _volume, _window, _winograd
+from fuse2c.ops import _conv_fp, _dsp, _dsp_depthwise, _fp, _mve, _mve_depthwise, _skip, _tile, _volume, _window, _winograd
 from fuse2c.ops._conv import (
     adjacent,
     base_spec,
@@ -259,6 +259,21 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
     return spec
 
 
+def is_skip(c: Call) -> str:
+    """Pointwise, and pairs of outputs that fit."""
+    if why := is_dsp(c) or is_pointwise(c):
+        return why
+    return _skip.why_not(c.type(0), *matrix(c), c.quant(0).zero[0])
+
+
+def skip_spec(c: Call) -> Spec:
+    """One pixel at a time, without its zeros."""
+    flat, bias = matrix(c)
+    spec = base_spec(c, 0, {}, {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1]})
+    count, end = spec.constants["OUT_H"] * spec.constants["OUT_W"], _dsp.finish(c, requant(c, flat, c.constant(2)))
+    return replace(spec, **_skip.parts(c.type(0), flat, bias, c.quant(0).zero[0], count, spec.constants["Y_SC"], end))
+
+
 def is_winograd(c: Call) -> str:
     """What the direct form takes, if it is 3x3 and four times its sums fit."""
     if why := is_dsp(c) or _winograd.is_3x3(c):
@@ -296,9 +311,10 @@ OP = Op(
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
+        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=_dsp.NEEDS, offer="zeros"),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
           for n in _dsp.TILES),
-        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, spends=True),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
         _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),

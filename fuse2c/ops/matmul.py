@@ -15,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fp, _mve, _tile
+from fuse2c.ops import _dsp, _fp, _mve, _skip, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -215,6 +215,22 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
     return spec
 
 
+def skip_when(c: Call) -> str:
+    """A dense layer of integers, and pairs of outputs that fit."""
+    if why := dsp_when(c):
+        return why
+    flat, bias, _ = dense(c)
+    return _skip.why_not(c.type(0), flat, bias, c.quant(0).zero[0])
+
+
+def skip_spec(c: Call) -> Spec:
+    """One row at a time, without its zeros."""
+    flat, bias, _ = dense(c)
+    rows, end = c.type(0).count // flat.shape[1], _dsp.finish(c, _tile.requant(c, c.quant(1), flat, c.constant(2)))
+    spec = Spec(**_skip.parts(c.type(0), flat, bias, c.quant(0).zero[0], rows, 1, end))
+    return replace(spec, constants=pixels(rows, flat.shape[1], flat.shape[0]), flags={**spec.flags, "rowwise": True})
+
+
 def single(c: Call) -> str:
     """One row, for few outputs, or so long that its words would be more than what they save."""
     if why := dsp_when(c):
@@ -346,6 +362,7 @@ OP = Op(
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
              Kernel("pointwise_mve", mve_spec, when=mve_when, needs=_mve.NEEDS),
+             Kernel("skip_dsp", skip_spec, when=skip_when, needs=_dsp.NEEDS, offer="zeros"),
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
