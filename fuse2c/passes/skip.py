@@ -52,9 +52,8 @@ def offered(plan: Plan, step: Step, share: float) -> Step | None:
         if select.refuse(kernel, plan.target.processors[step.processor].processor, call):
             continue
         spec = kernel.spec(call)
-        if spec.scratch <= select.scratch_room(plan):
-            return replace(step, kernel=kernel, spec=replace(spec, effort=expected(spec.most, share)),
-                           work=select.total_work(plan.graph, step.node, spec.macs))
+        return replace(step, kernel=kernel, spec=replace(spec, effort=expected(spec.most, share)),
+                       work=select.total_work(plan.graph, step.node, spec.macs))
     return None
 
 
