@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 from fuse2c.ir.types import DType
-from fuse2c.ops import _dsp, _fp, _fp_depthwise, _tile, _window
+from fuse2c.ops import _fp, _fp_depthwise, _window
 from fuse2c.ops._conv import adjacent, base_spec, is_depthwise, is_pointwise, is_tiled, matrix, unpadded
 from fuse2c.ops._tile import index
 from fuse2c.ops.base import Call, Spec
@@ -17,11 +18,11 @@ def is_fp(c: Call) -> str:
     return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
 
 
-def fp_spec(c: Call) -> Spec:
-    """Rows of the windows are read in place, or brought together in a strip for each."""
+def fp_spec(c: Call, core: ModuleType) -> Spec:
+    """Rows of the windows are read in place, or brought together in a strip for each; core: _fp or _reals."""
     flat, bias = matrix(c)
     x, names = c.type(0), _window.constants(c, c.attrs.window)
-    found, pixel = _dsp.runs(names["OUT_W"]), x.shape[1] * names["K_W"]
+    found, pixel = core.runs(names["OUT_W"]), x.shape[1] * names["K_W"]
     # What is gathered has no gaps between pixels, and one function reads both.
     dense = is_pointwise(c) == "" or names["X_SW"] in (0, x.shape[1])
     in_place = dense and adjacent(c, names)
@@ -31,9 +32,9 @@ def fp_spec(c: Call) -> Spec:
     strip = max(s.groups * s.width for s in strips.values()) * x.shape[1]
     own = {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1], "STRIP": strip, "IN_PLACE": int(in_place),
            "COLUMN_STEP": 1 if in_place else names["DIL_W"]}
-    flags = _fp.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
+    flags = core.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
     return base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
-                     {"w": _tile.pack(flat, _fp.block_size(found)), "b": bias}, own, strips=strips, **flags)
+                     core.tables(flat, bias, found), own, strips=strips, **flags)
 
 
 def is_depthwise_fp(c: Call) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _conv_fp, _dsp, _dsp_depthwise, _fp, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _conv_fp, _dsp, _dsp_depthwise, _fp, _mve, _mve_depthwise, _reals, _tile, _volume, _window
 from fuse2c.ops._conv import (
     adjacent,
     base_spec,
@@ -300,8 +300,10 @@ OP = Op(
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
           for n in _dsp.TILES),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
-        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
-        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
+        *(_by_strides("pointwise_fp", partial(_conv_fp.fp_spec, core=core), needs=core.NEEDS,
+                      when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c)) for core in (_reals, _fp)),
+        *(_by_strides("conv_fp", partial(_conv_fp.fp_spec, core=core), when=_conv_fp.is_fp, needs=core.NEEDS)
+          for core in (_reals, _fp)),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

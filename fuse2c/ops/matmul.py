@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fp, _mve, _tile
+from fuse2c.ops import _dsp, _fp, _mve, _reals, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -185,14 +187,14 @@ def fp_when(c: Call) -> str:
     return dense_when(c) or ("" if c.type(0).dtype == DType.F32 else "not float32")
 
 
-def fp_spec(c: Call) -> Spec:
-    """A pointwise convolution over M pixels of K channels."""
+def fp_spec(c: Call, core: ModuleType) -> Spec:
+    """A pointwise convolution over M pixels of K channels; core: _fp or _reals."""
     flat, bias, _ = dense(c)
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
-    found = _dsp.runs(rows)
-    return Spec(constants=pixels(rows, depth, columns), tables={"w": _tile.pack(flat, _fp.block_size(found)), "b": bias},
-                flags=_fp.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
+    found = core.runs(rows)
+    return Spec(constants=pixels(rows, depth, columns), tables=core.tables(flat, bias, found),
+                flags=core.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
 
 
 def dsp_when(c: Call) -> str:
@@ -349,7 +351,7 @@ OP = Op(
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
-             Kernel("pointwise_fp", fp_spec, when=fp_when, needs=_fp.NEEDS),
+             *(Kernel("pointwise_fp", partial(fp_spec, core=core), when=fp_when, needs=core.NEEDS) for core in (_reals, _fp)),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )
