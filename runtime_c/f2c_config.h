@@ -153,6 +153,17 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
 
+/** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,
+ *  `name` to an intrinsic. gcc 12 would take the predicate to a core register and back. */
+#if defined(__clang__)
+#define F2C_LIMIT(y, v, sign, name, limit) (y = vpselq_f32(vdupq_n_f32(limit), v, vcmp##name##q_n_f32(v, limit)))
+#else
+#define F2C_LIMIT(y, v, sign, name, limit) \
+    mve_pred16_t f2c_lanes; \
+    __asm__("vcmp.f32 " sign ", %q2, %3\n\tvpsel %q0, %q4, %q2" \
+            : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "r"(limit), "w"(vdupq_n_f32(limit)))
+#endif
+
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
  *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
  *  no conditional instructions either, so that there is one path. */

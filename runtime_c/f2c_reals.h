@@ -87,7 +87,7 @@ static F2C_INLINE f2c_reals f2c_reals_mul(f2c_reals a, f2c_reals b)
 static F2C_INLINE f2c_reals f2c_reals_max(f2c_reals v, float low)
 {
     f2c_reals y;
-    F2C_MVE(y = vpselq_f32(vdupq_n_f32(low), v, vcmpltq_n_f32(v, low)),
+    F2C_MVE(F2C_LIMIT(y, v, "lt", lt, low),
             F2C_LANES(4) y.at[i] = (v.at[i] < low) ? low : v.at[i]);
     return y;
 }
@@ -96,7 +96,7 @@ static F2C_INLINE f2c_reals f2c_reals_max(f2c_reals v, float low)
 static F2C_INLINE f2c_reals f2c_reals_min(f2c_reals v, float high)
 {
     f2c_reals y;
-    F2C_MVE(y = vpselq_f32(vdupq_n_f32(high), v, vcmpgtq_n_f32(v, high)),
+    F2C_MVE(F2C_LIMIT(y, v, "gt", gt, high),
             F2C_LANES(4) y.at[i] = (v.at[i] > high) ? high : v.at[i]);
     return y;
 }

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from fuse2c.ir.types import DType
-from fuse2c.ops import _fp, _fp_depthwise, _window
+from fuse2c.ops import _dsp, _fp, _fp_depthwise, _reals, _window
 from fuse2c.ops._conv import adjacent, base_spec, is_depthwise, is_pointwise, is_tiled, matrix, unpadded
 from fuse2c.ops._tile import index
 from fuse2c.ops.base import Call, Spec
@@ -49,14 +49,26 @@ def is_depthwise_fp(c: Call) -> str:
     return "" if inside.any(axis=1).all() else "a column of the result sees nothing but padding"
 
 
-def depthwise_fp_spec(c: Call) -> Spec:
-    """Tiles of a row; rows of the window that are padding are left out, and so are columns."""
+def is_depthwise_reals(c: Call) -> str:
+    """The same of channels by fours, side by side in memory."""
+    if why := is_depthwise_fp(c):
+        return why
+    x, y = c.type(0), c.y[0]
+    return "" if x.shape[1] % _reals.LANES == 0 and x.strides[1] == y.strides[1] == 1 else "the channels are no groups of four"
+
+
+def depthwise_fp_spec(c: Call, four: bool) -> Spec:
+    """Tiles of a row; rows of the window that are padding are left out, and so are columns. four: channels at a time."""
     flat, bias = matrix(c)
     names = _window.constants(c, c.attrs.window)
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 1, positions=names["OUT_W"])
-    found, tiles = _fp_depthwise.spans(names, inside)
-    spec = base_spec(c, 0, {"w": flat.reshape(-1), "b": bias}, {}, spans=found, tile=tiles, channels=names["OUT_C"],
-                     window_rows=names["K_H"], window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]))
+    found = _fp_depthwise.spans(names, inside, _fp_depthwise.most(names["K_W"]) if four else _dsp.LARGEST)
+    flags = {"core": "parts/reals_depthwise.c.j2", "tiles": _fp_depthwise.fours(found, names)} if four else \
+        {"core": "parts/fp_depthwise.c.j2", "tile": _fp_depthwise.alone(found, names)}
+    weights = _fp_depthwise.vectors(flat) if four else flat.reshape(-1)
+    spec = base_spec(c, 0, {"w": weights, "b": bias}, {}, spans=found, channels=names["OUT_C"], window_rows=names["K_H"],
+                     window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]), **flags)
     rows = int(_window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum())
     effort = _fp_depthwise.effort(found, names["OUT_H"], rows)
-    return replace(spec, macs=unpadded(c), effort={key: n * names["OUT_C"] for key, n in effort.items()})
+    groups = names["OUT_C"] // (_reals.LANES if four else 1)
+    return replace(spec, macs=unpadded(c), effort={key: n * groups for key, n in effort.items()})

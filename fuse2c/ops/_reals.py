@@ -76,15 +76,15 @@ def flags(outputs: int, rows: int, depth: int, pitch: int, found: tuple[Run, ...
         for b in blocks(outputs, block_size(found)):
             v = Vectors(b.first, b.end, b.size, f"{run.key}_{b.first}")
             sums = tuple(Sum(f"acc{p}{q}", p, q) for p in run.pixels for q in v.vectors)
-            tiles[v.key] = tuple(_finished(s, v, y) for s in sums)
+            tiles[v.key] = tuple(finished(s, v, y) for s in sums)
             made.append(Vectors(b.first, b.end, b.size, v.key, sums))
         parts[run.key] = tuple(made)
     steps = next(n for n in (2, 3, 1) if pairs % n == 0)
-    return {"core": "parts/reals_tile.c.j2", "runs": found, "blocks": parts, "tiles": tiles, "window_rows": rows, "pitch": pitch,
-            "steps": steps, "trips": pairs // steps, "odd": depth % 2}
+    return {"core": "parts/reals_tile.c.j2", "runs": found, "blocks": parts, "tiles": tiles,
+            "window_rows": rows, "pitch": pitch, "steps": steps, "trips": pairs // steps, "odd": depth % 2}
 
 
-def _finished(s: Sum, b: Block, y: tuple[int, int]) -> Tile:
+def finished(s: Sum, b: Block, y: tuple[int, int]) -> Tile:
     """What becomes of a vector of sums: all at once, or one by one."""
     name, first = f"s{s.pixel}{s.vector}", LANES * s.vector
     base = f"at + {s.pixel * y[1]}" if s.pixel else "at"

@@ -293,7 +293,10 @@ OP = Op(
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
         _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
-        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
+        _by_strides("depthwise_fp", partial(_conv_fp.depthwise_fp_spec, four=True), when=_conv_fp.is_depthwise_reals,
+                    needs=_reals.NEEDS),
+        _by_strides("depthwise_fp", partial(_conv_fp.depthwise_fp_spec, four=False), when=_conv_fp.is_depthwise_fp,
+                    needs=_fp.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
