@@ -165,4 +165,5 @@ def pack(item: Item, w: np.ndarray, block: int) -> np.ndarray:
 
 OP = Op(name="LoopNest", infer=lambda c: [], reference=lambda c, *x: [], layout="strided",
         kernels=(*(Kernel("loop_nest", partial(spec, block=WIDE, times=times), when=times_rows, needs=needs)
-                   for times, needs in TIMES.items()), Kernel("loop_nest", spec)), docs="reductions, products and what is between them")
+                   for times, needs in TIMES.items()), Kernel("loop_nest", spec)),
+        docs="reductions, products and what is between them")
