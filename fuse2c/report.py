@@ -123,6 +123,10 @@ def bench_table(r: BenchResult) -> Table:
         for part, size in sizes.items():
             row(f"{kind}, {part}, bytes", size)
     row("outputs that differ from the host's", r.mismatches)
+    if r.host_us["fuse2c"] is not None:
+        for who, value in r.host_us.items():
+            label = "time, of onnxruntime's" if who == "ratio" else f"time, {who}, us"
+            table.add_row(label, "", "-" if value is None else f"{value:,.2f}")
     return table
 
 

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 
 from fuse2c.ir.types import DType
 from fuse2c.ops import _dsp, _fp, _fp_depthwise, _reals, _window
 from fuse2c.ops._conv import adjacent, base_spec, is_depthwise, is_pointwise, is_tiled, matrix, unpadded
 from fuse2c.ops._tile import index
-from fuse2c.ops.base import Call, Spec
+from fuse2c.ops.base import Call, Kernel, Spec
 
 
 def is_fp(c: Call) -> str:
@@ -72,3 +73,15 @@ def depthwise_fp_spec(c: Call, four: bool) -> Spec:
     effort = _fp_depthwise.effort(found, names["OUT_H"], rows)
     groups = names["OUT_C"] // (_reals.LANES if four else 1)
     return replace(spec, macs=unpadded(c), effort={key: n * groups for key, n in effort.items()})
+
+
+_by_strides = partial(Kernel, strided=True)
+DEPTHWISE = (
+    _by_strides("depthwise_fp", partial(depthwise_fp_spec, four=True), when=is_depthwise_reals, needs=_reals.NEEDS),
+    _by_strides("depthwise_fp", partial(depthwise_fp_spec, four=False), when=is_depthwise_fp, needs=_fp.NEEDS),
+)
+TILED = (
+    *(_by_strides("pointwise_fp", partial(fp_spec, core=core), when=lambda c: is_fp(c) or is_pointwise(c), needs=core.NEEDS)
+      for core in (_reals, _fp)),
+    *(_by_strides("conv_fp", partial(fp_spec, core=core), when=is_fp, needs=core.NEEDS) for core in (_reals, _fp)),
+)
