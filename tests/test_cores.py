@@ -5,15 +5,19 @@ import itertools
 import random
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from graphs import Builder, assert_c_is_reference, compile, outputs, samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_graphs import networks
 
 import fuse2c
-from fuse2c import check, price, toolchain
+from fuse2c import check, price, target, toolchain
 from fuse2c.codegen import project
 from fuse2c.errors import BuildError
 from fuse2c.passes import _phases, place
@@ -169,6 +173,25 @@ def test_what_does_not_pay_is_not_done(tmp_path: Path) -> None:
     whole, *each = [d.reason for d in plan.decisions if d.stage == "spread" and not d.taken]
     assert "cycles in 1 phases" in whole and len(each) == 2
     assert all("the cores meet for 2,000 before and after" in why for why in each)
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A target whose cores meet for next to nothing, so that everything is divided that can be."""
+    file = tmp_path_factory.mktemp("target") / "eager.toml"
+    text = (target.FOLDER / "host.toml").read_text(encoding="utf-8")
+    file.write_text(text.replace("handover = 2000", "handover = 1"), encoding="utf-8")
+    return file
+
+
+@settings(max_examples=12)
+@given(net=networks(), optimize=st.sampled_from(["cycles", "ram"]))
+def test_random_networks_in_threads(net: Builder, optimize: str, eager: Path) -> None:
+    """Divided wherever that is possible, the same bytes as in one thread; and no race."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = compile(net, Path(folder), target=str(eager), cores=2, optimize=optimize)
+        assert_c_is_reference(compiled, samples(compiled.plan, 1))
+        check.sanitized(compiled.plan, samples(compiled.plan, 3), check.SANITIZERS[1])
 
 
 def test_a_node_is_where_it_was_asked_for(tmp_path: Path) -> None:
