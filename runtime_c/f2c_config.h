@@ -83,6 +83,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_SETTLE(v) ((void)0)
 #endif
 
+/** F2C_RELU(y): a float y < 0 becomes 0, by one path; gcc was seen to skip the load of a zero by a branch. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FP) && !defined(__ARM_FEATURE_MVE)
+#define F2C_RELU(y) \
+    __asm__("vcmp.f32 %0, #0.0\n\tvmrs APSR_nzcv, fpscr\n\tit mi\n\tvmovmi.f32 %0, %1" : "+t"(y) : "t"(0.0f) : "cc")
+#else
+#define F2C_RELU(y) ((y) = ((y) < 0.0f) ? 0.0f : (y))
+#endif
+
 /** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
  *  sqrtf for errno. */
 #if defined(__GNUC__) && defined(__SSE__)
@@ -105,6 +113,31 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP1(y, name, a, suffix, portable) ((y) = (portable))
 #define F2C_DSP2(y, name, a, b, suffix, portable) ((y) = (portable))
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
+#endif
+
+/** F2C_LOAD2(y, p, r0, r1) and F2C_LOAD4(y, p, r0, r1, r2, r3): the members a, b (and c, d) of y = the floats at p, which moves
+ *  on behind them. One instruction on a core with an FPU, which loads neighbouring registers: those named. */
+#if defined(__GNUC__) && defined(__ARM_FP)
+#define F2C_LOAD2(y, p, r0, r1) \
+    do { \
+        register float f2c_a __asm__(r0), f2c_b __asm__(r1); \
+        __asm__("vldmia %0!, {" r0 ", " r1 "}" : "+r"(p), "=t"(f2c_a), "=t"(f2c_b) : "m"(*(const float (*)[2])(p))); \
+        (y).a = f2c_a; \
+        (y).b = f2c_b; \
+    } while (0)
+#define F2C_LOAD4(y, p, r0, r1, r2, r3) \
+    do { \
+        register float f2c_a __asm__(r0), f2c_b __asm__(r1), f2c_c __asm__(r2), f2c_d __asm__(r3); \
+        __asm__("vldmia %0!, {" r0 ", " r1 ", " r2 ", " r3 "}" \
+                : "+r"(p), "=t"(f2c_a), "=t"(f2c_b), "=t"(f2c_c), "=t"(f2c_d) : "m"(*(const float (*)[4])(p))); \
+        (y).a = f2c_a; \
+        (y).b = f2c_b; \
+        (y).c = f2c_c; \
+        (y).d = f2c_d; \
+    } while (0)
+#else
+#define F2C_LOAD2(y, p, r0, r1) ((y).a = (p)[0], (y).b = (p)[1], (p) += 2)
+#define F2C_LOAD4(y, p, r0, r1, r2, r3) ((y).a = (p)[0], (y).b = (p)[1], (y).c = (p)[2], (y).d = (p)[3], (p) += 4)
 #endif
 
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n

@@ -11,8 +11,9 @@ import cases
 import numpy as np
 import pytest
 from cases import Style
+from draws import DRAW, layer
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fuse2c import toolchain
@@ -24,7 +25,6 @@ from fuse2c.ops import _dsp
 from fuse2c.passes import select
 
 I8, U8 = np.int8, np.uint8
-DRAW = settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
 M4 = "cortex-m4"
 BYTES = (Style(I8(-128), I8(0), I8(11), channels=True), Style(U8(200), U8(128), U8(3)), Style(I8(127), I8(0), I8(-128)))
 
@@ -42,24 +42,6 @@ def stored(draw: st.DrawFn) -> Style:
     zero = st.sampled_from([int(info.min), int(info.max)]) | st.integers(int(info.min), int(info.max))
     weights = draw(st.sampled_from([I8(0), U8(128)])) if kind is U8 else I8(0)
     return Style(kind(draw(zero)), weights, kind(draw(zero)), draw(st.booleans()), draw(st.sampled_from([0.0021, 0.037])))
-
-
-def span(draw: st.DrawFn, most: int, kernels: list[int], pad: bool) -> tuple[int, int, int, int, int]:
-    """(size, kernel, stride, pad before, pad behind) along an axis, such that a window fits."""
-    size, kernel, stride = draw(st.integers(1, most)), draw(st.sampled_from(kernels)), draw(st.integers(1, 2))
-    before, behind = (draw(st.integers(0, kernel - 1)) if pad else 0 for _ in range(2))
-    return max(size, kernel - before - behind), kernel, stride, before, behind
-
-
-@st.composite
-def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool) -> cases.Layer:
-    """A convolution of any width and number of channels, pads on four sides."""
-    (h, kh, sh, top, bottom), (w, kw, sw, left, right) = (span(draw, most, kernels, True) for most in (5, 14))
-    channels, outs = draw(st.integers(2 if depthwise else 1, 13)), draw(st.integers(1, 9))
-    attrs = {"kernel_shape": [kh, kw], "strides": [sh, sw], "pads": [top, left, bottom, right]}
-    if depthwise:
-        return cases.Layer((1, channels, h, w), (channels, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
-    return cases.Layer((1, channels, h, w), (outs, channels, kh, kw), attrs, draw(st.booleans()))
 
 
 @pytest.mark.parametrize(("windows", "depthwise"), [([1], False), ([1, 2, 3, 5], False), ([3, 5, 7], True)],
@@ -247,18 +229,3 @@ def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
     compiled = m4(all_kinds(), tmp_path, requant=requant)
     assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0
-
-
-@pytest.mark.parametrize("windows", [[1], [1, 2, 3]], ids=["pointwise", "conv"])
-def test_drawn_float_convolutions(windows: list[int], tmp_path: Path) -> None:
-    """Cores with an FPU: tiles of four pixels by four outputs."""
-    @DRAW
-    @given(st.data())
-    def run(data: st.DataObject) -> None:
-        b = Builder(seed=data.draw(st.integers(0, 99)))
-        for _ in range(4):
-            data.draw(layer(windows, False)).conv(cases.FLOAT, b)
-        compiled = m4(b, tmp_path)
-        assert all(step.kernel.name.endswith("_fp") for step in compiled.plan.steps if step.node.op == "Conv")
-        assert_c_is_reference(compiled)
-    run()

@@ -14,7 +14,7 @@ def _functions() -> dict[str, str]:
     """Function -> the header that defines it."""
     found = {}
     for path in sorted(folder("runtime_c").glob("f2c_*.h")):
-        for name in re.findall(r"static (?:inline|F2C_INLINE) [\w ]*?(f2c_\w+)\(", path.read_text(encoding="utf-8")):
+        for name in re.findall(r"static (?:inline|F2C_INLINE|F2C_CORE) [\w ]*?(f2c_\w+)\(", path.read_text(encoding="utf-8")):
             found[name] = path.name
     return found
 

@@ -66,8 +66,7 @@ def share_cores(views: Mapping[int, View], texts: list[str]) -> None:
         parts = {m[1]: m[0] for m in FUNCTION.finditer(texts[i])}
         for name, part in parts.items():
             if " F2C_CORE " in part:
-                out = f"{v.function}_out"
-                text = parts[out] * (out in part) + part
+                text = with_finish(v, parts, name)
                 types = [f"{k} {v.table_ctype[k]}" for k in used_keys(v, text)]
                 key = (re.sub(rf"\b{v.function}_", "@_", text), *types)
                 alike.setdefault(key, []).append(Core(i, name, name.removeprefix(v.function)))
@@ -89,12 +88,18 @@ def used_keys(v: View, text: str) -> tuple[str, ...]:
     return tuple(k for k in v.table if re.search(rf"\b{v.table[k]}\b", text))
 
 
+def with_finish(v: View, parts: Mapping[str, str], name: str) -> str:
+    """The text of a function of a kernel, behind that of the finishing function if there is one that it calls."""
+    out = f"{v.function}_out"
+    return (parts.get(out, "") if out in parts[name] else "") + parts[name]
+
+
 def _owner(v: View, text: str, names: Mapping[str, int]) -> tuple[str, dict[str, tuple[str, ...]]]:
     """A kernel whose cores `names` take their tables as parameters; of each core the tables that it takes."""
     finishing = f"{v.function}_out"
     parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
     changed = {*names, *(finishing for name in names if finishing in parts[name])}
-    given = {name: used_keys(v, parts[name] + parts[finishing] * (finishing in parts[name])) for name in names}
+    given = {name: used_keys(v, with_finish(v, parts, name)) for name in names}
     text = with_parameters(v, text, tuple(v.table), changed)
     for name, users in names.items():
         text = re.sub(rf"( \*/\n(?:static [^\n]*\b{name}\())", rf" Shared by {users} steps.\1", text)

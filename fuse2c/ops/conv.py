@@ -14,11 +14,21 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _conv_fp, _dsp, _dsp_depthwise, _fp, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops._conv import (
+    adjacent,
+    base_spec,
+    has_accumulator,
+    is_depthwise,
+    is_pointwise,
+    is_tiled,
+    matrix,
+    requant,
+    unpadded,
+)
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
-from fuse2c.quant import Requant
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +82,6 @@ def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
 
 
 
-def requant(c: Call, w: np.ndarray, b: np.ndarray | None) -> Requant:
-    """The requantisation of the accumulators, for centred weights [O, ...]."""
-    return _tile.requant(c, c.quant(1), w.reshape(w.shape[0], -1), b)
-
-
 def correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
     """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
     out = c.attrs.window.out(x.shape[2:])
@@ -109,36 +114,6 @@ def integer(c: Call) -> str:
     return ""
 
 
-def matrix(c: Call, fold_zero: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """(weights [O, KH*KW*C/group] centred, bias [O], with the zero point folded in if asked); checks the sums."""
-    w, b = c.constant(1), c.constant(2)
-    if w is None:
-        raise ShapeError("the weights are not constant", node=c.node.name, op="Conv", tensor=c.node.inputs[1])
-    flat = np.moveaxis(w, 1, -1).reshape(w.shape[0], -1)
-    x = c.type(0)
-    if not c.quantised:
-        return flat, np.zeros(w.shape[0], w.dtype) if b is None else b
-    flat = _tile.centred(flat, c.quant(1), 0)
-    zero = c.quant(0).zero[0]
-    bias = _tile.bias_with_zero(flat, b, zero if fold_zero else 0)
-    _tile.check_accumulator(c, flat, bias, x, 0 if fold_zero else zero)
-    return flat, bias.astype(np.int32)
-
-
-def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str, int], **flags: object) -> Spec:
-    """What all convolution kernels have in common."""
-    x = c.type(0)
-    names = _window.constants(c, c.attrs.window) | names
-    finish = None
-    if c.quantised:
-        w = c.constant(1)
-        assert w is not None
-        finish = _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), c.constant(2)))
-    return Spec(constants=names, tables=tables, finish=finish,
-                scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags,
-                window=_window.row_window(c), along=_window.scattered(c))
-
-
 def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable[[Call], Spec]:
     """The spec of a kernel that multiplies `pixels` patches (gathered first, or as they lie) by blocks of outputs."""
     def spec(c: Call) -> Spec:
@@ -155,40 +130,9 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
     return spec
 
 
-def is_fp(c: Call) -> str:
-    """One group of float32."""
-    if why := is_tiled(c):
-        return why
-    return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
-
-
-def fp_spec(c: Call) -> Spec:
-    """Tiles of four pixels by four outputs: sixteen sums and what they are made of fill the registers of an FPU."""
-    flat, bias = matrix(c)
-    x, y, found = c.type(0), c.y[0], _dsp.runs(_window.plane(c.y[0].shape[2:], 1)[1])
-    parts = _tile.blocks(y.shape[1], block_size(c))
-    tiles = {r.key: _tile.lanes(r.size, parts, "{oc}", y.strides[1]) for r in found}
-    names = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": 0}
-    scratch = 0 if is_pointwise(c) == "" else found[0].size * flat.shape[1] * x.dtype.bytes
-    return base_spec(c, scratch, {"w": _tile.pack(flat, block_size(c)), "b": bias}, names, runs=found, tile=tiles)
-
-
 def block_size(c: Call) -> int:
     """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
     return 4 if c.type(0).dtype.is_float else 2
-
-
-def is_pointwise(c: Call) -> str:
-    """1x1, one group, no pads, channels adjacent in memory."""
-    w = c.attrs.window
-    if max(w.kernel) > 1 or max(w.pads) > 0 or c.attrs.group > 1:
-        return "the kernel is larger than 1x1, padded or grouped"
-    return "" if c.type(0).strides[1] == 1 else "the channels of a pixel are not adjacent in memory"
-
-
-def is_depthwise(c: Call) -> str:
-    """One input channel a group."""
-    return "" if c.attrs.group == c.type(0).shape[1] and c.attrs.group > 1 else "not one input channel a group"
 
 
 def depthwise_spec(c: Call) -> Spec:
@@ -278,28 +222,6 @@ def depthwise_mve_spec(c: Call) -> Spec:
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
-def unpadded(c: Call) -> int:
-    """Multiply-accumulates of a kernel that skips the padding."""
-    x, y = c.type(0), c.y[0]
-    return x.shape[0] * y.shape[1] * c.type(1).shape[1] * _window.taps(c.attrs.window, y.shape[2:], x.shape[2:])
-
-
-def has_accumulator(c: Call) -> str:
-    """float32, float64, or 8-bit integers with scales."""
-    x = c.type(0)
-    if c.quantised or x.dtype in ("float32", "float64"):
-        return ""
-    return f"no kernel for {x.dtype}"
-
-
-def is_tiled(c: Call) -> str:
-    """Rows and columns at most; weights and bias in tables."""
-    if len(c.type(0).shape) > 4:
-        return "three spatial dimensions"
-    variable = c.constant(1) is None or (c.has(2) and c.constant(2) is None)
-    return "the weights or the bias are variable" if variable else has_accumulator(c)
-
-
 def is_dsp(c: Call) -> str:
     """One group of integers whose weights fit into bytes."""
     if why := is_tiled(c):
@@ -321,12 +243,6 @@ def is_pointwise_mve(c: Call) -> str:
     if why := is_pointwise(c) or is_mve(c):
         return why
     return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
-
-
-def adjacent(c: Call, names: dict[str, int]) -> bool:
-    """Whether the elements under a row of the window are adjacent in memory."""
-    channels = c.type(0).shape[1]
-    return names["DIL_W"] == 1 and (channels == 1 or names["X_SC"] == 1) and (names["K_W"] == 1 or names["X_SW"] == channels)
 
 
 def mve_spec(c: Call, direct: bool) -> Spec:
@@ -377,14 +293,15 @@ OP = Op(
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
         _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
           for n in _dsp.TILES),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
-        _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
-        _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
+        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
+        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

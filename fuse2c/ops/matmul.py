@@ -14,8 +14,8 @@ import numpy as np
 
 from fuse2c import quant
 from fuse2c.errors import ShapeError
-from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _dsp, _mve, _tile
+from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
+from fuse2c.ops import _dsp, _fp, _mve, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -180,6 +180,21 @@ def dense_spec(c: Call) -> Spec:
                 flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
+def fp_when(c: Call) -> str:
+    """A dense layer of float32."""
+    return dense_when(c) or ("" if c.type(0).dtype == DType.F32 else "not float32")
+
+
+def fp_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    flat, bias, _ = dense(c)
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = c.type(0).count // depth
+    found = _dsp.runs(rows)
+    return Spec(constants=pixels(rows, depth, columns), tables={"w": _tile.pack(flat, _fp.block_size(found)), "b": bias},
+                flags=_fp.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
+
+
 def dsp_when(c: Call) -> str:
     """A dense layer of integers whose weights fit into bytes."""
     return dense_when(c) or _dsp.why_not(dense(c)[0] if c.quantised else None)
@@ -334,6 +349,7 @@ OP = Op(
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
+             Kernel("pointwise_fp", fp_spec, when=fp_when, needs=_fp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )
