@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from random_graphs import networks
 
 import fuse2c
-from fuse2c import check, price, target, toolchain
+from fuse2c import check, explain, price, report, study, target, toolchain
 from fuse2c.codegen import project
-from fuse2c.errors import BuildError
+from fuse2c.errors import BuildError, OverEnergy
 from fuse2c.passes import _phases, place
 from fuse2c.passes._phases import Job, Problem
 from fuse2c.plan import Plan
@@ -244,3 +244,42 @@ def chain_file(folder: Path) -> Path:
     path = folder / "chain.onnx"
     path.write_bytes(chain().model().SerializeToString())
     return path
+
+
+def test_reports_say_who_computes_what(tmp_path: Path) -> None:
+    compiled = compile(chain(64), tmp_path, target="rp2350", cores=2)
+    plan, unfused = compiled.plan, compiled.unfused().plan
+    said = compiled.report()
+    found = report.plan_json(plan, unfused, "chain.onnx")["cores"]
+    assert found["names"] == ["cpu", "core1"] and found["phases"] == len(plan.phases) and found["meeting_cycles"] == 100
+    assert found["speedup"] == pytest.approx(found["cycles_alone"] / found["cycles"], rel=1e-3) and 1.6 < found["speedup"] < 2
+    assert all(0.5 < share < 1 for share in found["busy"])
+    assert f"cpu and core1: {found['cycles']:,} cycles in {found['phases']} phases" in said
+    data = study.of(plan, unfused, "chain.onnx")
+    steps = {s["function"]: s["processors"] for k in data["kernels"] for s in k["steps"]}
+    assert [steps[s.function] for s in plan.steps] == [["cpu", "core1"]] * len(plan.shared) + [["cpu"]] * (
+        len(plan.steps) - len(plan.shared)) and data["cores"] == found
+    figures = data["figures"]["fused"]
+    assert figures["time_ms"] == pytest.approx(1e3 * found["cycles"] / 150e6, rel=1e-3)
+    lines = explain.node(plan, plan.steps[0].function)
+    assert any("on         : cpu rows 0 .. 31, core1 rows 32 .. 63" in line for line in lines)
+
+
+def test_a_rate_counts_what_cores_save(tmp_path: Path) -> None:
+    """Two cores meet a rate that one does not."""
+    plan = compile(chain(64), tmp_path, target="rp2350", cores=2).plan
+    hz = 1.3 * plan.target.processor.clock_hz / price.of_plan(plan).cycles
+    assert compile(chain(64), tmp_path, target="rp2350", cores=2, rate_hz=hz).plan.target.processor.clock_hz == 150_000_000
+    with pytest.raises(OverEnergy, match="too slow"):
+        compile(chain(64), tmp_path, target="rp2350", rate_hz=hz)
+
+
+def test_layers_without_rows_are_shared_by_channels(tmp_path: Path) -> None:
+    b = Builder()
+    x = b.stored((1, 300), 0.05, np.int8(-7))
+    y = b.requantise(b.op("Relu", b.op("MatMul", x, b.weights((300, 270), 0.01))), 0.4, np.int8(-100))
+    b.output(b.quantise(b.op("MatMul", y, b.weights((270, 7), 0.01)), 0.7, np.int8(1)))
+    compiled = compile(b, tmp_path, target="rp2350", cores=2)
+    products = [s.work.macs for s in compiled.plan.steps if s.work.macs]
+    assert products == [300 * 136, 300 * 134, 270 * 7] and price.alone(compiled.plan) > 1.7 * price.elapsed(compiled.plan)
+    assert_c_is_reference(compiled)

@@ -50,22 +50,25 @@ def _cheaper(plan: Plan, cost: Cost, energy: float) -> str:
             else "`fuse2c explore` compares targets; a smaller model takes less")
 
 
-def rates(target: Target, cost: Cost, hz: float) -> list[Rate]:
-    """Every clock with a known power, at `hz` inferences a second: computing, then asleep."""
+def rates(target: Target, cost: Cost, hz: float, share: float = 1.0) -> list[Rate]:
+    """Every clock with a known power, at `hz` inferences a second: computing, then asleep.
+
+    share: of the cycles, those that pass until several cores are done; each takes the active power while it computes.
+    """
     found = []
     for clock in target.clock:
         energy, time = price.energy_uj(cost, target, clock), price.seconds(cost, target, clock)
         if energy is None or time is None:
             continue
         energy += clock.active_uw * target.power.wake_us * 1e-6
-        busy = (time + target.power.wake_us * 1e-6) * hz
+        busy = (time * share + target.power.wake_us * 1e-6) * hz
         found.append(Rate(clock, energy, busy, energy * hz + target.power.sleep_uw * max(1 - busy, 0)))
     return found
 
 
 def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
     """The plan at the clock with the least average power of those that are fast enough."""
-    found = rates(plan.target, cost, hz)
+    found = rates(plan.target, cost, hz, price.elapsed(plan) / cost.cycles if cost.cycles else 1.0)
     enough = [r for r in found if r.busy <= 1]
     log = [(f"{r.clock.hz / 1e6:g} MHz", False, f"too slow: {hz:g} inferences take {r.busy:.3g} s of a second")
            for r in found if r.busy > 1]

@@ -18,7 +18,7 @@ def run(plan: Plan) -> Plan:
     if limit is None:
         return plan
     peak = max((n for feature, n in PEAK.items() if feature in plan.target.processor.features), default=1)
-    least = plan.macs // peak
+    least = plan.macs // (peak * plan.options.cores)
     if least > limit:
         raise missed(plan, least, f"{plan.macs} multiply-accumulates take at least")
     return plan.decide("bound", ("deadline", True, f"{limit} cycles; the multiply-accumulates take at least {least}, all "

@@ -46,8 +46,9 @@ def shared(plan: Plan) -> dict[str, tuple[int, str]]:
             continue        # it has rows, or columns
         size = -(-t.shape[axis] // (cores * WIDE)) * WIDE
         saved = p.mac * p.cpi * all_ops()[node.op].work(bind(g, node)).macs * (1 - 1 / cores)
-        if size < t.shape[axis] and saved > 2 * price.meeting(plan):
-            found[node.outputs[0]] = (size, f"one for each core saves about {saved:,.0f} cycles")
+        joining = 2 * price.meeting(plan) + p.cpi * (2 * p.launch + p.alu * t.count)
+        if size < t.shape[axis] and saved > 2 * joining:
+            found[node.outputs[0]] = (size, f"one for each core saves about {saved - joining:,.0f} cycles")
     return found
 
 
