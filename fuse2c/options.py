@@ -10,7 +10,7 @@ from fuse2c.errors import PlanError
 
 CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
             "optimize": ("cycles", "balanced", "ram", "energy"), "place": ("heuristic", "exact"),
-           "share_kernels": ("auto", "always", "never")}
+           "share_kernels": ("auto", "always", "never"), "winograd": ("flash", "auto", "off")}
 Numbers = float | Sequence[float]
 Value = np.ndarray | np.generic | Numbers
 
@@ -21,7 +21,9 @@ class Options:
 
     dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
     numbers. ram, flash: limits in bytes instead of the target's. energy_uj: the most an inference may take; power_mw: the
-    most on average at rate_hz inferences a second, for which the clock is chosen. name: C prefix, default from the file name.
+    most on average at rate_hz inferences a second, for which the clock is chosen. winograd: 3x3 convolutions with fewer
+    products and more bytes of weights, as far as the limit or the target's flash allows: where there is a limit ("flash"), or
+    without one, too ("auto"). name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
     caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the
@@ -43,6 +45,7 @@ class Options:
     input_rows: bool = False
     ram: int | None = None
     flash: int | None = None
+    winograd: str = "flash"
     energy_uj: float | None = None
     power_mw: float | None = None
     rate_hz: float | None = None

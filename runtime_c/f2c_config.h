@@ -153,6 +153,13 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
 
+/** F2C_HIGH_PRODUCT(a, b): (a * b) >> 32 for b >= 0; Armv6-M would call a function for a product of 64 bits. */
+#if defined(__thumb__) && !defined(__thumb2__)
+#define F2C_HIGH_PRODUCT(a, b) f2c_high_product((a), (b))
+#else
+#define F2C_HIGH_PRODUCT(a, b) ((int32_t)(((int64_t)(a) * (b)) >> 32))
+#endif
+
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
  *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
  *  no conditional instructions either, so that there is one path. */
@@ -180,11 +187,15 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #endif
 
 /** F2C_CORE: the innermost loops of a kernel, a function of its own whose statements are in the order in which they
- *  should run: gcc's first scheduler would load far ahead and run out of registers (measured on Cortex-M4: 40 % more). */
+ *  should run: gcc's first scheduler would load far ahead and run out of registers (measured on Cortex-M4: 40 % more).
+ *  Where words are multiplied (Cortex-M3, M0+) it would sum up products in an order of its own, with additions of their
+ *  own and more registers (10 % more, and 50 %). */
 #if defined(__clang__)
 #define F2C_CORE __attribute__((noinline))
 #elif defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
 #define F2C_CORE __attribute__((noipa, optimize("no-schedule-insns")))
+#elif defined(__GNUC__) && defined(__arm__)
+#define F2C_CORE __attribute__((noipa, optimize("no-tree-reassoc")))
 #elif defined(__GNUC__)
 #define F2C_CORE __attribute__((noipa))
 #else

@@ -96,6 +96,22 @@ static inline int32_t f2c_uxtb16_ror8(int32_t a)
     return y;
 }
 
+/** a + b, halfword by halfword, each modulo 2^16. */
+static inline int32_t f2c_sadd16(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "sadd16", a, b, "", f2c_pair(f2c_low(a) + f2c_low(b), f2c_high(a) + f2c_high(b)));
+    return y;
+}
+
+/** a - b, halfword by halfword, each modulo 2^16. */
+static inline int32_t f2c_ssub16(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "ssub16", a, b, "", f2c_pair(f2c_low(a) - f2c_low(b), f2c_high(a) - f2c_high(b)));
+    return y;
+}
+
 /** sum + low of a * low of b + high of a * high of b. */
 static inline int32_t f2c_smlad(int32_t a, int32_t b, int32_t sum)
 {

@@ -13,9 +13,10 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import price_models
@@ -30,6 +31,8 @@ from fuse2c.pipeline import PIPELINE
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Price
 
+# How each model is planned: so that there are steps of all kernels.
+WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
 BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
@@ -52,9 +55,9 @@ class Sample:
     given: bool                 # of the fused plan of a model that was named
 
 
-def layered(path: Path, name: str, fuse: bool) -> Plan:
+def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
     """The model with each step a function of its own, run as a whole."""
-    options = Options(share_kernels="never", fuse=fuse)
+    options = Options(share_kernels="never", **settings)
     board = target.load(name).limited(UNLIMITED, UNLIMITED)
     plan = Plan(frontend.load(path, options), board, options)
     for stage in PIPELINE:
@@ -65,10 +68,10 @@ def layered(path: Path, name: str, fuse: bool) -> Plan:
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
 
 
-def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, False)) -> Iterable[Sample]:
-    """Every step of the models, fused or not as `fusing` says; what the analysis refuses is said and left out."""
-    for path, fuse in itertools.product(paths, fusing):
-        plan = layered(path, name, fuse)
+def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] = WAYS) -> Iterable[Sample]:
+    """Every step of the models, planned in each way; what the analysis refuses is said and left out."""
+    for path, settings in itertools.product(paths, ways):
+        plan = layered(path, name, settings)
         try:
             result = bench.worst_case(plan)
         except Fuse2cError as error:
@@ -81,7 +84,7 @@ def samples(paths: Iterable[Path], name: str, fusing: Iterable[bool] = (True, Fa
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches,
                              row["instructions"] * step.launches / result.instructions,
-                             fuse and not path.stem.startswith("chain"))
+                             settings.get("fuse", True) and not path.stem.startswith("chain"))
 
 
 def fitted(group: list[Sample]) -> Price:
@@ -141,14 +144,14 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
-            args.check, (True,) if args.quick else (True, False))
+            args.check, WAYS[:1] if args.quick else WAYS)
 
 
-def fit(targets: list[str], models: list[Path], check: bool, fusing: tuple[bool, ...]) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]]) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
-        for s in samples(models, name, fusing):
+        for s in samples(models, name, ways):
             finer, family = price.families(s.step)
             groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
         known = target.load(name).price

@@ -1,4 +1,7 @@
-"""Kernels for Arm's DSP extension: their portable bodies on the host equal numpy to the bit, and so does the board."""
+"""Kernels for Arm's DSP extension, and for cores that multiply words only (Cortex-M3, M0+).
+
+Their portable bodies on the host equal numpy to the bit, and so does the board.
+"""
 from __future__ import annotations
 
 import re
@@ -26,12 +29,13 @@ from fuse2c.passes import select
 
 I8, U8 = np.int8, np.uint8
 M4 = "cortex-m4"
+SPECIAL = {M4: "_dsp", "cortex-m3": ("_fields", "_rows"), "cortex-m0plus": ("_fields", "_rows")}     # ends of kernels' names
 BYTES = (Style(I8(-128), I8(0), I8(11), channels=True), Style(U8(200), U8(128), U8(3)), Style(I8(127), I8(0), I8(-128)))
 
 
 def m4(b: Builder, folder: Path, **options: Any) -> Any:
     """The plan for a core with DSP; HostModel runs it with the portable bodies."""
-    return compile(b, folder, target=M4, **options)
+    return compile(b, folder, **{"target": M4, **options})
 
 
 @st.composite
@@ -44,17 +48,18 @@ def stored(draw: st.DrawFn) -> Style:
     return Style(kind(draw(zero)), weights, kind(draw(zero)), draw(st.booleans()), draw(st.sampled_from([0.0021, 0.037])))
 
 
+@pytest.mark.parametrize("target", SPECIAL)
 @pytest.mark.parametrize(("windows", "depthwise"), [([1], False), ([1, 2, 3, 5], False), ([3, 5, 7], True)],
                          ids=["pointwise", "conv", "depthwise"])
-def test_drawn_convolutions(windows: list[int], depthwise: bool, tmp_path: Path) -> None:
+def test_drawn_convolutions(windows: list[int], depthwise: bool, target: str, tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
             data.draw(layer(windows, depthwise)).conv(data.draw(stored()), b)
-        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
-        assert all(name.endswith("_dsp") for name in kernels(compiled))
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
+        assert all(name.endswith(SPECIAL[target]) for name in kernels(compiled))
         assert_c_is_reference(compiled)
     run()
 
@@ -103,7 +108,8 @@ def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: P
     assert_c_is_reference(compiled)
 
 
-def test_drawn_dense_layers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", SPECIAL)
+def test_drawn_dense_layers(target: str, tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
@@ -111,8 +117,9 @@ def test_drawn_dense_layers(tmp_path: Path) -> None:
         for _ in range(4):
             rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
             cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(data.draw(stored()), b)
-        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
-        assert set(kernels(compiled)) <= {"pointwise_dsp", "dense_dsp"}
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
+        assert {name.split("_")[0] for name in kernels(compiled)} <= {"pointwise", "dense"}
+        assert all(name.endswith(SPECIAL[target]) for name in kernels(compiled))
         assert_c_is_reference(compiled)
     run()
 
@@ -187,13 +194,23 @@ def test_long_dense_layers(least: int, bias: int, form: str, depth: int, tmp_pat
     assert_c_is_reference(compiled)
 
 
-def test_words_of_the_largest_sums(tmp_path: Path) -> None:
-    """All inputs and weights at the same end: 255 * 127 for each of 256 channels is the most that odd outputs may collect."""
+@pytest.mark.parametrize("target", SPECIAL)
+@pytest.mark.parametrize("weight", [127, -127])
+@pytest.mark.parametrize("channels", [64, 65, 256])
+def test_words_of_the_largest_sums(channels: int, weight: int, target: str, tmp_path: Path) -> None:
+    """All inputs and weights at the same end: 255 * 127 for each of 256 channels is the most that odd outputs may collect.
+
+    Three sums in two words: 128 * 127 for each of 64 channels is the most that a sum has room for.
+    """
     b = Builder()
-    x = b.stored((1, 256, 1, 5), 0.04, I8(-128))
-    w = b.dequantise(b.const(np.full((4, 256, 1, 1), 127, I8)), 0.01, I8(0))
+    x = b.stored((1, channels, 1, 5), 0.04, I8(-128))
+    w = b.dequantise(b.const(np.full((4, channels, 1, 1), weight, I8)), 0.01, I8(0))
     b.output(b.quantise(b.op("Conv", x, w), 15.0, I8(-128)))
-    assert_c_is_reference(m4(b, tmp_path))
+    compiled = m4(b, tmp_path, target=target)
+    if target != M4:
+        (step,) = compiled.plan.steps
+        assert step.spec.flags["strips"]["of_3"].loops.parts == {64: 1, 65: 2, 256: 4}[channels]
+    assert_c_is_reference(compiled)
 
 
 def all_kinds() -> Builder:
@@ -211,10 +228,12 @@ def all_kinds() -> Builder:
     return b
 
 
-def test_under_sanitizers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", SPECIAL)
+def test_under_sanitizers(target: str, tmp_path: Path) -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
-    compiled = m4(all_kinds(), tmp_path)
-    assert {"conv_dsp", "depthwise_dsp", "pointwise_dsp"} <= set(kernels(compiled))
+    compiled = m4(all_kinds(), tmp_path, target=target)
+    found = {name.split("_")[0] for name in kernels(compiled) if name.endswith(SPECIAL[target])}
+    assert {"conv", "depthwise", "pointwise"} <= found
     assert_c_is_reference(compiled)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
@@ -223,9 +242,10 @@ def test_under_sanitizers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("opt", ["-O0", "-O3"])
 @pytest.mark.parametrize("requant", ["fixed", "float"])
-def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", SPECIAL)
+def test_on_the_board(target: str, opt: str, requant: str, tmp_path: Path) -> None:
     """The instructions do in QEMU what the portable bodies do here, optimised or not."""
     if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
-    compiled = m4(all_kinds(), tmp_path, requant=requant)
+    compiled = m4(all_kinds(), tmp_path, requant=requant, target=target)
     assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0

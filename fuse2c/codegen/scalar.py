@@ -255,7 +255,7 @@ def _bare(expr: str) -> str:
 
 def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, more: tuple[str, ...] = ()) -> str:
     """The C statement that finishes and stores one element; `values` replaces the store's own value."""
-    value, row = s.value if values is None else values, "_row" if by_rows else ""
+    value, row = s.value if values is None else values, s.row if by_rows else ""
     return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row, more) if o else value};"
 
 

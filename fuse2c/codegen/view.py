@@ -29,6 +29,11 @@ class Operand:
     name: str
     row: str = "0"
 
+    @property
+    def below(self) -> str:
+        """The same for the row behind row `oy`."""
+        return re.sub(r"\boy\b", "(oy + 1)", self.row)
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
@@ -89,6 +94,16 @@ class View:
     def tail_params(self) -> str:
         """The parameters for `tail_args`."""
         return "".join(f", const {r.ctype} *{r.name}_row" for r in self.tail)
+
+    @property
+    def below_args(self) -> str:
+        """`tail_args` of the row behind row `oy`."""
+        return "".join(f", {r.name}_next" for r in self.tail)
+
+    @property
+    def below_params(self) -> str:
+        """The parameters for `below_args`."""
+        return "".join(f", const {r.ctype} *{r.name}_next" for r in self.tail)
 
     def __getattr__(self, name: str) -> Any:
         try:

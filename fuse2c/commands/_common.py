@@ -56,6 +56,8 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
+        click.option("--winograd", type=click.Choice(CHOICES["winograd"]), default="flash", show_default=True,
+                     help="3x3 convolutions in fewer instructions for more flash: within --flash, without it too, or never."),
         click.option("--step-budget", type=click.IntRange(1), metavar="INSTRUCTIONS",
                      help="Also generate NAME_step, whose calls take at most so many."),
         click.option("--max-slice-us", type=click.FloatRange(0, min_open=True), metavar="MICROSECONDS",
@@ -112,7 +114,7 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
                       place_node=tuple(map(_placed, k.pop("place_node"))),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash", "step_budget", "max_slice_us",
+                                                     "share_kernels", "ram", "flash", "winograd", "step_budget", "max_slice_us",
                                                      "deadline_ms", "energy_uj", "power_mw", "rate_hz", "cores")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}

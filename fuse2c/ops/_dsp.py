@@ -152,11 +152,14 @@ class Finish:
         return f"w[{before + o}]" if self.multipliers is not None else "mult" if self.single else oc
 
 
-def finish(c: Call, r: Requant) -> Finish:
-    """Multipliers are in the stream of weights, unless there is one only, or the function needs the channel for more."""
+def finish(c: Call, r: Requant, bits: int = 0) -> Finish:
+    """Multipliers are in the stream of weights, unless there is one only, or the function needs the channel for more.
+
+    bits: sums are 2**bits as large as the requantisation has them.
+    """
     if r.mode == "float" or not _bare(c):
-        return Finish(_tile.finish(r))
-    scalar = _tile.finish(r, mult="mult")
+        return Finish(_tile.finish(r, bits=bits))
+    scalar = _tile.finish(r, mult="mult", bits=bits)
     if len(r.scale) == 1:
         return Finish(replace(scalar, tables={"mult": r.multipliers}), "mult", single=True)
     return Finish(scalar, "mult", r.multipliers)

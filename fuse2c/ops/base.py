@@ -203,6 +203,7 @@ class Spec:
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
+    paired: bool = False                    # row 2 j is computed together with row 2 j + 1, which then takes no time
     along: int | None = None                # axis of those rows, where it is not the outermost of the output in memory
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
@@ -222,6 +223,7 @@ class Kernel:
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
     strided: bool = False       # its first operand and its result may be parts of larger tensors: all goes by strides
+    spends: bool = False                            # more bytes than weights of int8: passes/spend.py takes it
     planar: bool = False                            # reads rows channel by channel: fastest where they lie so
 
 

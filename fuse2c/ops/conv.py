@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _conv_fp, _dsp, _dsp_depthwise, _fp, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import _conv_fp, _dsp, _fields, _fp, _mve, _mve_depthwise, _tile, _volume, _window, _winograd
 from fuse2c.ops._conv import (
     adjacent,
     base_spec,
@@ -25,6 +25,16 @@ from fuse2c.ops._conv import (
     matrix,
     requant,
     unpadded,
+)
+from fuse2c.ops._conv_int import (
+    alone_spec,
+    depthwise_rows_spec,
+    dsp_spec,
+    fields_spec,
+    is_alone,
+    is_depthwise_rows,
+    is_dsp,
+    is_pointwise_dsp,
 )
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
@@ -72,29 +82,14 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
     if not c.quantised:
-        y = correlate(c, x, w, 0)
+        y = _window.correlate(x, w, c.attrs.window, c.attrs.group)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
     centred = _tile.centred(w, c.quant(1), 0)
-    acc = np.moveaxis(correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
+    real = x.astype(np.float64) - c.quant(0).zero[0]
+    acc = np.moveaxis(_window.correlate(real, centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
-
-
-
-def correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
-    """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
-    out = c.attrs.window.out(x.shape[2:])
-    view = _window.windows(x, c.attrs.window, fill, out)
-    n, groups, rank = x.shape[0], c.attrs.group, len(out)
-    per = x.shape[1] // groups
-    order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
-    parts = []
-    for g in range(groups):
-        patch = np.ascontiguousarray(view[:, g * per:(g + 1) * per].transpose(order)).reshape(n * prod(out), -1)
-        share = w[g * (w.shape[0] // groups):(g + 1) * (w.shape[0] // groups)].reshape(w.shape[0] // groups, -1)
-        parts.append((patch @ share.T).reshape(n, *out, -1))
-    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
 def work(c: Call) -> Work:
@@ -153,44 +148,6 @@ def depthwise_spec(c: Call) -> Spec:
                    effort={"load": int(taps.sum()) * flat.shape[0], "tile": int(cut.sum()) * flat.shape[0]})
 
 
-def is_depthwise_dsp(c: Call) -> str:
-    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
-    if why := is_tiled(c) or is_depthwise(c):
-        return why
-    w = c.attrs.window
-    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
-        return "a window of one column, dilated, or several outputs a channel"
-    weights = c.constant(1)
-    return _dsp.why_not(_tile.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
-
-
-def depthwise_dsp_spec(c: Call) -> Spec:
-    """Two columns in one word; rows of the window that are padding are in the accumulator's start."""
-    flat, bias = matrix(c)
-    zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
-    names = _window.constants(c, c.attrs.window)
-    height, taps = names["K_H"], names["K_W"]
-    rows = _dsp_depthwise.Rows(taps, names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)))
-    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel)
-    unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
-    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
-    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    words = (len(order) + 1) // 2
-    padding = _dsp_depthwise.padding(rows)
-    forms = _dsp_depthwise.forms(height, not inside.all())
-    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
-             "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
-             "closed": "}" if len(forms) > 1 else "",
-             "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
-           "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
-    effort = _dsp_depthwise.effort(found, len(order), height * names["OUT_H"], int(inside.sum()))
-    spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
-                   effort={key: n * names["OUT_C"] for key, n in effort.items()})
-    rows_inside = c.type(0).shape[0] * int(inside.sum())
-    return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
-
-
 def is_depthwise_mve(c: Call) -> str:
     """int8, as many outputs as channels, nothing but functions of single elements behind it."""
     if why := is_tiled(c) or is_depthwise(c):
@@ -222,16 +179,6 @@ def depthwise_mve_spec(c: Call) -> Spec:
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
-def is_dsp(c: Call) -> str:
-    """One group of integers whose weights fit into bytes."""
-    if why := is_tiled(c):
-        return why
-    if c.attrs.group > 1:
-        return "grouped"
-    w = c.constant(1)
-    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
-
-
 def is_mve(c: Call) -> str:
     """One group of int8."""
     w = c.constant(1)
@@ -255,23 +202,18 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
 
 
-def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
-    """The spec of a kernel with tiles of at most `pixels` pixels; what they read is in strips: as it lies, or gathered."""
-    def spec(c: Call) -> Spec:
-        flat, bias = matrix(c)
-        x, y = c.type(0), c.y[0]
-        names = _window.constants(c, c.attrs.window)
-        seg = _dsp.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
-        found = _dsp.runs(names["OUT_W"], pixels)
-        end = _dsp.finish(c, requant(c, flat, c.constant(2)))
-        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
-        in_line = not seg.loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(in_line),
-               "GROUP_STEP": names["STRIDE_W"], "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
-        strip = flags["strips"][found[0].key]
-        edge = 0 if is_pointwise(c) == "" else strip.groups * strip.width * x.shape[1]
-        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
-    return spec
+def is_winograd(c: Call) -> str:
+    """What the direct form takes, if it is 3x3 and four times its sums fit."""
+    if why := is_dsp(c) or _winograd.is_3x3(c):
+        return why
+    flat, bias = matrix(c)
+    return _winograd.why_not(c, flat, bias, requant(c, flat, c.constant(2)))
+
+
+def winograd_spec(c: Call) -> Spec:
+    """Two rows at once."""
+    flat, bias = matrix(c)
+    return _winograd.spec(base_spec(c, 0, {}, {}), c, flat, bias, requant(c, flat, c.constant(2)))
 
 
 def volume_spec(c: Call) -> Spec:
@@ -292,14 +234,21 @@ OP = Op(
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
-        _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
+        *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
+          for core in _fields.CORES),
         _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
-        *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
+        *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
           for n in _dsp.TILES),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, spends=True),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+        *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+        *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
+          for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
+          for core in _fields.CORES for n in _fields.TILES),
         _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
         _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),

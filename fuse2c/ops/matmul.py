@@ -15,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fp, _mve, _tile
+from fuse2c.ops import _dsp, _fields, _fp, _mve, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -215,6 +215,30 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
     return spec
 
 
+def fields_spec(pixels_of_tile: int, core: _fields.Core) -> Callable[[Call], Spec]:
+    """The same for cores that multiply words only; 0: pixels one by one."""
+    def spec(c: Call) -> Spec:
+        flat, bias, finish = dense(c)
+        depth, columns = flat.shape[1], flat.shape[0]
+        rows, x, words = c.type(0).count // depth, c.type(0), 0
+        if pixels_of_tile:
+            found = _dsp.runs(rows, pixels_of_tile)
+            tables, words, flags = _fields.flags(x, flat, _fields.Segments(depth), found, (1, columns), core)
+        else:
+            tables, flags = _fields.alone_flags(x, flat, 1, core)
+        return Spec(constants=pixels(rows, depth, columns), tables=tables | {"b": bias}, finish=finish, scratch=4 * words,
+                    flags=flags | {"rowwise": True})
+    return spec
+
+
+def is_alone(c: Call) -> str:
+    """One row of integers."""
+    if why := dsp_when(c):
+        return why
+    depth = c.type(0).shape[-1]
+    return _fields.alone(c.type(0).count // depth, depth)
+
+
 def single(c: Call) -> str:
     """One row, for few outputs, or so long that its words would be more than what they save."""
     if why := dsp_when(c):
@@ -349,6 +373,9 @@ OP = Op(
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
+             *(Kernel("dense_fields", fields_spec(0, core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+             *(Kernel("pointwise_fields", fields_spec(n, core), when=dsp_when, needs=core.needs)
+               for core in _fields.CORES for n in _fields.TILES),
              Kernel("pointwise_fp", fp_spec, when=fp_when, needs=_fp.NEEDS),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),

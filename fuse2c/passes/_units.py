@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fuse2c.ops.base import Spec
 from fuse2c.plan import Launch, Plan
 
 
@@ -49,7 +50,13 @@ def estimates(plan: Plan) -> list[int]:
     price = plan.target.processor
     count = [s.spec.images if s.spec.images > 1 else s.spec.rows if s.spec.by_rows else 1 for s in plan.steps]
     whole = [price.mac * s.work.macs + price.alu * s.work.alu for s in plan.steps]
-    return [-(-whole[u.step] // count[u.step]) + price.launch + price.turn for u in units(plan)]
+    return [_rows_with(plan.steps[u.step].spec, u.at) * -(-whole[u.step] // count[u.step]) + price.launch + price.turn
+            for u in units(plan)]
+
+
+def _rows_with(spec: Spec, row: int) -> int:
+    """Rows that are computed when `row` is asked for."""
+    return 1 if not spec.paired else 0 if row % 2 else min(2, spec.rows - row)
 
 
 def packed(costs: Sequence[int], budget: int) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ def chosen(plan: Plan, node: Node, processor: Processor, log: list[Decision], ro
     """The step of a node, with its kernel for a processor. Raises NoKernel."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
-    for kernel in op.kernels:
+    for kernel in (k for k in op.kernels if not k.spends):
         why, spec = refuse(kernel, processor, call), None
         if not why:
             spec = kernel.spec(call)
