@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import Builder, assert_c_is_reference, compile, outputs, samples
+from graphs import Builder, Sample, assert_c_is_reference, compile, outputs, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import networks
@@ -85,10 +85,17 @@ def test_a_meeting_that_is_missing_is_found(name: str, tmp_path: Path) -> None:
     text = project.files(plan)[f"{plan.graph.name}.c"]
     assert text.count(MEETING) == count > 2
     rows = samples(plan, 60, seed=3)
-    for number in range(count):
-        with pytest.raises(BuildError) as error:
-            check.sanitized(plan, rows, check.SANITIZERS[1], lambda text, number=number: without_meeting(text, number))
-        assert "data race" in str(error.value), f"meeting {number}"
+    assert [n for n in range(count) if not any(_races(plan, rows, n) for _ in range(20))] == []
+
+
+def _races(plan: Plan, rows: list[Sample], number: int) -> bool:
+    """Whether a race is seen in one run: not where a thread came so late that it saw the other at its next meeting."""
+    try:
+        check.sanitized(plan, rows, check.SANITIZERS[1], lambda text: without_meeting(text, number))
+    except BuildError as e:
+        assert "data race" in str(e)
+        return True
+    return False
 
 
 @pytest.mark.parametrize("name", MODELS)
