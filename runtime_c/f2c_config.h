@@ -115,6 +115,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
 #endif
 
+/** F2C_ALL_REGISTERS(arm, portable): statements with a block of assembly that takes 14 registers and Arm's DSP extension, and
+ *  statements for other cores and compilers. Without optimisation there is no register for it, clang refuses it. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP)
+#define F2C_ALL_REGISTERS(arm, portable) arm
+#else
+#define F2C_ALL_REGISTERS(arm, portable) portable
+#endif
+
 /** F2C_LOAD2(y, p, r0, r1) and F2C_LOAD4(y, p, r0, r1, r2, r3): the members a, b (and c, d) of y = the floats at p, which moves
  *  on behind them. One instruction on a core with an FPU, which loads neighbouring registers: those named. */
 #if defined(__GNUC__) && defined(__ARM_FP)
@@ -200,6 +208,31 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_CORE __attribute__((noipa))
 #else
 #define F2C_CORE
+#endif
+
+/** F2C_ROW_CORE: the same for a loop that needs all registers. gcc would also copy it for a stride of one, collect bytes in
+ *  a register to store them as a word, and keep more addresses than there are registers for. F2C_TILE_CORE: around a block
+ *  that takes all of them (F2C_ALL_REGISTERS), gcc would keep constants from trip to trip, and load each where it is used. */
+#if defined(__clang__)
+#define F2C_ROW_CORE __attribute__((noinline))
+#define F2C_TILE_CORE __attribute__((noinline))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_FEW "no-schedule-insns", "no-tree-slp-vectorize", "no-version-loops-for-strides", "no-ivopts"
+#define F2C_ROW_CORE __attribute__((noipa, optimize(F2C_FEW)))
+#define F2C_TILE_CORE __attribute__((noipa, optimize(F2C_FEW, "no-move-loop-invariants", "no-gcse")))
+#elif defined(__GNUC__)
+#define F2C_ROW_CORE __attribute__((noipa))
+#define F2C_TILE_CORE __attribute__((noipa))
+#else
+#define F2C_ROW_CORE
+#define F2C_TILE_CORE
+#endif
+
+/** F2C_IN_MEMORY(array): its elements are loaded again from here on. gcc would load them all ahead, and spill them. */
+#if defined(__GNUC__)
+#define F2C_IN_MEMORY(array) __asm__("" : "+m"(array))
+#else
+#define F2C_IN_MEMORY(array) ((void)0)
 #endif
 
 /** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,

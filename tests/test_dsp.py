@@ -103,9 +103,50 @@ def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: P
     compiled = m4(b, tmp_path, share_kernels=share)
     text = "\n".join(project.model_view(compiled.plan).kernels)
     assert compiled.plan.launches == 1
-    found = re.findall(r"Shared by (\d) steps[^(]*?_conv_(\w+)\(", text)
-    assert found == [("3", "widen3"), ("2", "tile3"), ("2", "row"), ("2", "edge")] * (share == "auto")
+    found = re.findall(r"Shared by (\d) steps[^(]*? \*?m\d*_(\w+)\(", text)
+    assert found == [("3", "widen3"), ("3", "tile3"), ("2", "row")] * (share == "auto")
     assert_c_is_reference(compiled)
+
+
+def test_layers_of_other_sizes_share_their_innermost_loops(tmp_path: Path) -> None:
+    """Depths, numbers of outputs, widths and distances are parameters, with bounds of loops that hold for all."""
+    b = Builder()
+    style = Style(I8(-128), I8(0), I8(-128), channels=True)
+    x = style.x(b, 1, 16, 5, 24)
+    for channels, outs, stride in ((16, 32, 1), (32, 48, 2)):
+        pointwise = cases.Layer(x_shape := (1, channels, 5, 24 // stride), (outs, channels, 1, 1), {}, False)
+        x = b.requantise(pointwise.sum(style, b, x), 0.037, I8(-128))
+        depthwise = cases.Layer((1, outs, *x_shape[2:]), (outs, 1, 3, 3), {"group": outs, "pads": [1, 1, 1, 1]}, False)
+        x = b.requantise(depthwise.sum(style, b, x), 0.037, I8(-128))
+        x = b.op("MaxPool", x, kernel_shape=[1, 2], strides=[1, 2])
+    b.output(x)
+    compiled = m4(b, tmp_path)
+    text = project.files(compiled.plan)[f"{compiled.plan.graph.name}.c"]
+    tile, row = (re.search(rf"{name}\([^)]*\)\n{{.*?\n}}\n", text, re.DOTALL) for name in ("_tile4", "_row"))
+    assert tile and row
+    assert {"int32_t words", "int32_t pairs", "int32_t y_sc"} <= set(re.findall(r"int32_t \w+", tile[0]))
+    assert {"int32_t out_c", "int32_t x_sc", "int32_t middle"} <= set(re.findall(r"int32_t \w+", row[0]))
+    assert "F2C_LOOPBOUND(16, 24)" in tile[0] and "F2C_LOOPBOUND(32, 48)" in row[0] and "F2C_LOOPBOUND(3, 6)" in row[0]
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("least", [-127, -128])
+def test_blocks_of_assembly_are_their_c_twins(least: int, tmp_path: Path) -> None:
+    """Tiles of all sizes, one trip and several, a last even output alone; words joined (-127) and in bytes (-128)."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    b = Builder()
+    for width, depth in ((4, 5), (3, 9), (2, 7), (1, 6), (4, 32), (3, 33), (2, 48), (1, 40)):
+        x = b.stored((1, depth, 2, width), 0.04, I8(-128))
+        weights = b.rng.integers(least, 127, (5, depth, 1, 1), endpoint=True).astype(I8)
+        weights[3, 2], weights[2, 2] = least, -1
+        b.output(b.quantise(b.op("Conv", x, b.dequantise(b.const(weights), 0.01, I8(0))), 0.7, I8(5)))
+    compiled = m4(b, tmp_path)
+    steps = [s.spec.flags for s in compiled.plan.steps]
+    assert {(f["runs"][0].size, f["trips"], f["words"]) for f in steps} == {
+        (n, trips, "BYTES" if least == -128 else "JOINED") for n in (1, 2, 3, 4) for trips in ("FLAT", "LOOP")}
+    assert_c_is_reference(compiled)
+    assert bench(compiled.plan, compiled.plan, "tiles").mismatches == 0
 
 
 @pytest.mark.parametrize("target", SPECIAL)
@@ -142,8 +183,8 @@ def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
     compiled = m4(b, tmp_path)
     (step,) = compiled.plan.steps
     assert step.spec.flags["form"] == form
-    (found, *_) = step.spec.flags["tile"].values()
-    assert ("ror8" in found.blocks[0][1][0].before[1]) == (form == "bytes")
+    assert step.spec.flags["words"] == ("BYTES" if form == "bytes" else "JOINED")
+    assert ("upper" in step.spec.flags) == (form == "joined")
     assert_c_is_reference(compiled)
 
 

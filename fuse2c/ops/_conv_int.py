@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuse2c.ops import _dsp, _dsp_depthwise, _fields, _tile, _window
+import numpy as np
+
+from fuse2c.ops import _dsp, _dsp_depthwise, _dsp_stream, _fields, _tile, _window
 from fuse2c.ops._conv import (
     base_spec,
     is_depthwise,
@@ -52,23 +54,29 @@ def depthwise_rows_spec(single: bool, sizes: tuple[int, ...] = _dsp_depthwise.SI
 
 
 def depthwise_spec(c: Call, names: dict[str, int], rows: _dsp_depthwise.Rows, sizes: tuple[int, ...]) -> Spec:
-    """Rows of the window that are padding are in the accumulator's start."""
+    """Rows of the window that are padding are in the accumulator's start, or read like others from a table of zero points."""
     flat, bias = matrix(c)
     zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
     height, taps = names["K_H"], names["K_W"]
-    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
     unrolled = height <= _dsp_depthwise.UNROLLED
-    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)
+    flowing = _dsp_stream.stream(names, rows, end.channel) if unrolled and _dsp.alone(c) else None
+    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
+    tables = {"w": _dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)}
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    padding = _dsp_depthwise.padding(rows)
-    forms = _dsp_depthwise.forms(height, not inside.all())
-    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
-             "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
-             "closed": "}" if len(forms) > 1 else "",
-             "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero)}
+    padding, forms = _dsp_depthwise.padding(rows), _dsp_depthwise.forms(height, not inside.all(), rows.planar)
+    masked = any(f.masked for f in forms)
+    if masked:
+        tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
+    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding,
+             "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
+             "masked": masked, "ranged": any(f.ranged for f in forms), "closed": "}" if len(forms) > 1 else "",
+             "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
+           "MIDDLE": flowing[0].middle if flowing else _dsp_depthwise.middle(found).end}
+    if flowing is not None:
+        flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
     effort = _dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
-    spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
+    spec = replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel,
                    effort={key: n * names["OUT_C"] for key, n in effort.items()})
     rows_inside = c.type(0).shape[0] * int(inside.sum())
     return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
@@ -85,7 +93,7 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         end = _dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own | flags.pop("own")
         return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
     return spec
 

@@ -15,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fields, _fp, _mve, _tile
+from fuse2c.ops import _dsp, _dsp_dense, _fields, _fp, _mve, _tile
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -209,8 +209,9 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         rows = c.type(0).count // depth
         x, to = c.type(0), (1, columns)
         tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, tile), to, end) if tile \
-            else _dsp.dense_flags(x, flat, bias, to, end)
-        return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=end.scalar, channel=end.channel,
+            else _dsp_dense.dense_flags(x, flat, bias, end)
+        names = pixels(rows, depth, columns) | flags.pop("own")
+        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,
                     scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
 
