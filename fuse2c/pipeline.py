@@ -58,8 +58,8 @@ PIPELINE = (
     Pass("spread", spread.run, "with several cores: which of them computes what, and when they meet"),
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
-    Pass("bound", bound.run, "the deadline is not out of reach"),
     Pass("afford", afford.run, "energy and power are within the limits, at a clock that is chosen"),
+    Pass("bound", bound.run, "the deadline is not out of reach"),
 )
 
 

@@ -86,11 +86,11 @@ def steps(plan: Plan) -> Table:
 
 
 def front(plan: Plan) -> Table:
-    """The schedules that were compared; the chosen one is marked."""
-    table = new_table("RAM against instructions", "RAM, bytes", "instructions, estimated", "kernel calls", ":")
+    """The plans that were compared; the chosen one is marked."""
+    table = new_table("RAM against cycles, predicted", "RAM, bytes", "cycles", "instructions", "kernel calls", ":")
     for p in plan.front:
-        chosen = (p.instructions, p.calls) == (plan.instructions, plan.call_count)
-        table.add_row(f"{p.ram:,}", f"{p.instructions:,}", f"{p.calls:,}", "chosen" if chosen else "")
+        table.add_row(f"{p.ram:,}", f"{p.cycles:,}", f"{p.instructions:,}", f"{p.calls:,}",
+                      "chosen" if p == plan.point else "")
     return table
 
 
@@ -107,7 +107,7 @@ def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False, pareto: 
         "model": model, "target": plan.target.name, "macs": plan.macs, "launches": plan.launches,
         "launches_unfused": unfused.launches, "calls": plan.call_count, "intermediate_bytes": plan.intermediate_bytes,
         "intermediate_bytes_unfused": unfused.intermediate_bytes, "flash_bytes": {"weights": plan.weight_bytes},
-        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": plan.instructions,
+        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": round(price.of_plan(plan).instructions),
         "peak": peak and {"step": plan.steps[peak.step].function, "bound": peak.bytes,
                           "gap": plan.working_bytes - peak.bytes, "rows": peak.rows}}
     if plan.options.input_rows:
@@ -135,6 +135,10 @@ def bench_table(r: BenchResult) -> Table:
         for part, size in sizes.items():
             row(f"{kind}, {part}, bytes", size)
     row("outputs that differ from the host's", r.mismatches)
+    if r.host_us["fuse2c"] is not None:
+        for who, value in r.host_us.items():
+            label = "time, of onnxruntime's" if who == "ratio" else f"time, {who}, us"
+            table.add_row(label, "", "-" if value is None else f"{value:,.2f}")
     return table
 
 

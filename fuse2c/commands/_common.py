@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from fuse2c import Compiled, Options, compile_model
+from fuse2c.errors import Fuse2cError
 from fuse2c.frontend.inputs import read_array
 from fuse2c.names import identifier
 from fuse2c.options import CHOICES, Value
@@ -31,6 +32,19 @@ def table(content: Any) -> None:
         click.echo(line.rstrip())
 
 
+class Objective(click.ParamType):
+    """One of the objectives, or the weights of a sum."""
+
+    name = "objective"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text itself, if it is one."""
+        try:
+            return Options(optimize=value).optimize
+        except Fuse2cError as error:
+            self.fail(f"{error.args[0]}: {error.hint}", param, ctx)
+
+
 def model_options(command: F, required: bool = True, several: bool = False) -> F:
     """The model, the target (or several), and every option of a compilation: the same for all commands that compile."""
     for decorate in reversed((
@@ -49,8 +63,8 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
                      help="Types of inputs and outputs."),
         click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
                      help="How integer layers round."),
-        click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
-                     help="Fewest instructions, least RAM times instructions, least RAM, or least energy."),
+        click.option("--optimize", type=Objective(), default="cycles", show_default=True, metavar="OBJECTIVE",
+                     help="cycles, balanced (RAM times cycles), ram, energy, or weights: cycles=1,ram=0.5."),
         click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
                      help="How addresses are found."),
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fuse2c import price
 from fuse2c.errors import NoKernel, PlanError, did_you_mean
-from fuse2c.passes.select import chosen, scratch_room
+from fuse2c.passes.select import chosen
 from fuse2c.plan import Decision, Plan, Step
 
 SURE = 0.1          # prices are that exact: a kernel that seems to take less by no more is not taken for it
@@ -69,7 +69,7 @@ def on(plan: Plan, step: Step, processor: str, log: list[Decision]) -> Step:
     """A step as it would be on a processor."""
     if step.processor == processor:
         return step
-    found = chosen(plan, step.node, plan.target.processors[processor].processor, log, scratch_room(plan))
+    found = chosen(plan, step.node, plan.target.processors[processor].processor, log)
     log.append(Decision("assign", f"{step.node.name}: {processor}", True, f"asked for; its kernel is {found.kernel.name}"))
     return found
 
@@ -78,7 +78,7 @@ def _best(plan: Plan, step: Step, ways: list[str], log: list[Decision]) -> Step:
     """Of the ways to use one core, the one on which a step takes fewest cycles, as far as prices tell."""
     for processor in ways:
         try:
-            other = chosen(plan, step.node, plan.target.processors[processor].processor, [], scratch_room(plan))
+            other = chosen(plan, step.node, plan.target.processors[processor].processor, [])
         except NoKernel:
             continue
         if other.kernel is step.kernel:
@@ -123,7 +123,7 @@ def _as_on(plan: Plan, step: Step, name: str) -> Step | None:
     if any(plan.graph.type(t).within for t in (*step.node.inputs, *step.node.outputs) if t):
         return None         # parts of larger tensors: the kernel was chosen with them
     try:
-        other = chosen(plan, step.node, processor, [], scratch_room(plan))
+        other = chosen(plan, step.node, processor, [])
     except NoKernel:
         return None
     return replace(other, function=step.function)
