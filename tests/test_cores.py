@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import Builder, Sample, assert_c_is_reference, compile, outputs, samples
+from graphs import PORTABLE, Builder, Sample, assert_c_is_reference, compile, outputs, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import networks
 
 import fuse2c
-from fuse2c import check, explain, price, report, study, target, toolchain
+from fuse2c import check, explain, price, report, study, toolchain
 from fuse2c.codegen import project
 from fuse2c.errors import BuildError, OverEnergy
 from fuse2c.passes import _phases, place
@@ -186,7 +186,7 @@ def test_what_does_not_pay_is_not_done(tmp_path: Path) -> None:
 def eager(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A target whose cores meet for next to nothing, so that everything is divided that can be."""
     file = tmp_path_factory.mktemp("target") / "eager.toml"
-    text = (target.FOLDER / "host.toml").read_text(encoding="utf-8")
+    text = Path(PORTABLE).read_text(encoding="utf-8")
     file.write_text(text.replace("handover = 2000", "handover = 1"), encoding="utf-8")
     return file
 
