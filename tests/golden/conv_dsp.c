@@ -13,7 +13,7 @@ static F2C_CORE const int8_t *digits_int8_gather4(int32_t in_w, int32_t in_c, in
             const int32_t inside = (ix >= 0) && (ix < in_w);
             F2C_LOOPBOUND(1, 32)
             for (int32_t c = 0; c < in_c; ++c) {
-                to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : (int8_t)FILL;
+                to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : FILL;
             }
             to += in_c;
         }
