@@ -5,7 +5,7 @@ without a price of its own is priced by the processor's rough ones.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -117,12 +117,13 @@ def of_step(plan: Plan, step: Step) -> Cost:
     if step.spec.written:
         return Cost()
     price, images = price_of(plan, step), step.spec.images
-    total = instructions(price, counts(plan, step, price.tile_of))
+    found = counts(plan, step, price.tile_of)
+    total, most = instructions(price, found), instructions(price, found | _times(step.spec.most, images))
     read, written, weights = (n * images for n in traffic(plan, step).total)
     stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
               for what, n in (("arena", read + written), ("weights", weights))}
     waits = sum(stalls.values())
-    return Cost(total, total * price.cpi + waits, total * price.cpi_worst + waits, step.launches, read, written, weights,
+    return Cost(total, total * price.cpi + waits, most * price.cpi_worst + waits, step.launches, read, written, weights,
                 step.work.macs, step.work.alu, stalls["weights"])
 
 
@@ -187,7 +188,12 @@ def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
     return {"mac": step.work.macs, "alu": step.work.alu, "output": outputs, "operand": operands, "pixel": rows * columns,
             "window": rows * columns * depth, "stream": tiles * across * depth, "block": tiles * across,
             "row": rows, "call": spec.images, **dict.fromkeys(EFFORT, 0),
-            **{key: n * spec.images for key, n in spec.effort.items()}}
+            **_times(spec.effort, spec.images)}
+
+
+def _times(effort: Mapping[str, int], images: int) -> dict[str, float]:
+    """The effort of all images."""
+    return {key: n * images for key, n in effort.items()}
 
 
 def instructions(price: Price, found: dict[str, float]) -> float:

@@ -148,6 +148,20 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_LOAD4(y, p, r0, r1, r2, r3) ((y).a = (p)[0], (y).b = (p)[1], (y).c = (p)[2], (y).d = (p)[3], (p) += 4)
 #endif
 
+/** F2C_LOAD3(a, b, c, p): a, b, c = the three words at p, which then points behind them; in one instruction, which gcc does
+ *  not form by itself: it loads each where it is first used. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_DSP)
+#define F2C_LOAD3(a, b, c, p) \
+    do { \
+        register int32_t f2c_first __asm__("r4"), f2c_second __asm__("r5"), f2c_third __asm__("r6"); \
+        __asm__("ldmia %3!, {%0, %1, %2}" : "=r"(f2c_first), "=r"(f2c_second), "=r"(f2c_third), "+r"(p) \
+                : "m"(*(const int32_t(*)[3])(p))); \
+        (a) = f2c_first, (b) = f2c_second, (c) = f2c_third; \
+    } while (0)
+#else
+#define F2C_LOAD3(a, b, c, p) ((a) = (p)[0], (b) = (p)[1], (c) = (p)[2], (p) += 3)
+#endif
+
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
  *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
  *  in f2c_dots.h: the portable statements, too. */

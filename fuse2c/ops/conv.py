@@ -26,7 +26,6 @@ from fuse2c.ops import (
     _vector_conv,
     _volume,
     _window,
-    _winograd,
 )
 from fuse2c.ops._conv import (
     adjacent,
@@ -49,6 +48,7 @@ from fuse2c.ops._conv_int import (
     is_dsp,
     is_pointwise_dsp,
 )
+from fuse2c.ops._conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -215,20 +215,6 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
 
 
-def is_winograd(c: Call) -> str:
-    """What the direct form takes, if it is 3x3 and four times its sums fit."""
-    if why := is_dsp(c) or _winograd.is_3x3(c):
-        return why
-    flat, bias = matrix(c)
-    return _winograd.why_not(c, flat, bias, requant(c, flat, c.constant(2)))
-
-
-def winograd_spec(c: Call) -> Spec:
-    """Two rows at once."""
-    flat, bias = matrix(c)
-    return _winograd.spec(base_spec(c, 0, {}, {}), c, flat, bias, requant(c, flat, c.constant(2)))
-
-
 def volume_spec(c: Call) -> Spec:
     """Any number of dimensions, variable weights; the zero point is subtracted from each element (see depthwise)."""
     w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
@@ -256,9 +242,10 @@ OP = Op(
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
+        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=_dsp.NEEDS, offer="zeros"),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
           for n in _dsp.TILES),
-        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, spends=True),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
