@@ -46,6 +46,7 @@ from fuse2c.ops._conv_int import (
     is_alone,
     is_depthwise_rows,
     is_dsp,
+    is_grouped_dsp,
     is_pointwise_dsp,
 )
 from fuse2c.ops._conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
@@ -246,7 +247,7 @@ OP = Op(
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
           for n in _dsp.TILES),
         _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
-        *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+        *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
