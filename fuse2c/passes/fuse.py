@@ -8,7 +8,7 @@ from fuse2c.fusion.dsl import Fuse, barred, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import _vector, all_ops
-from fuse2c.ops.base import bind
+from fuse2c.ops.base import Group, bind
 from fuse2c.passes.select import refuse
 from fuse2c.plan import Decision, Plan
 
@@ -35,7 +35,7 @@ def run(plan: Plan) -> Plan:
 
 def apart(plan: Plan, g: Graph, node: Node) -> str:
     """Why a node is better not a part of a loop nest: on a target with vectors it has a kernel that uses them."""
-    call = bind(g, node)
+    call = replace(bind(g, node), group=Group(g, node))
     found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), None)
     return f"its own kernel {found.name} is faster" if found is not None and found.needs & _vector.NEEDS else ""
 
