@@ -315,14 +315,15 @@ class Engine(Machine):
     def _all_ways(self, state: State, step: Step) -> list[State]:
         """A switch on data; anything else through an unknown address is refused."""
         i, ways = step.block.last, step.block.successors
-        if i.name == "mov" and step.block.from_table():
+        listed = step.block.from_table()
+        if listed:
             function = state.frames[-1].code.function
             cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
             if not cases <= set(ways):
                 self._extra.setdefault(i.address, set()).update(cases)
                 raise Again
             ways = sorted(cases)
-        if (i.name not in ("tbb", "tbh") and not (i.name == "mov" and step.block.from_table())) or not ways:
+        if (i.name not in ("tbb", "tbh") and not listed) or not ways:
             raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
                           hint="no function pointers; is the return address overwritten?")
         out = []
