@@ -7,6 +7,7 @@ from dataclasses import replace
 from fuse2c.fusion.dsl import Fuse, barred, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
+from fuse2c.passes.split import part
 from fuse2c.plan import Decision, Plan
 
 
@@ -56,7 +57,9 @@ def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None], barriers:
 
 
 def _barred(g: Graph, group: Sequence[Node], node: Node, barriers: Sequence[str]) -> str:
-    """Whether an edge between a node and the group passes a barrier."""
+    """Whether an edge between a node and the group passes a barrier; parts of a layer stay apart, as each is to be short."""
+    if part(node) != part(group[0]):
+        return "another part of a layer of which a row is too long for a step"
     if not barriers:
         return ""
     edges = [n for n in group if any(t in node.inputs for t in n.outputs)]

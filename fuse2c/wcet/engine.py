@@ -14,7 +14,7 @@ from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
 from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import LOST, Instruction
-from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
+from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
@@ -162,6 +162,7 @@ class Engine(Machine):
             self._go(other, step, block.successors[0])
             self._go(state, step, block.successors[1])
             return [one for one in (state, other) if self._possible(one)]
+        self._counted.update(step.leaves)
         state.cycles += step.taken_cycles if taken else 0
         self._go(state, step, block.successors[0 if taken else 1])
         return [state]
@@ -224,7 +225,7 @@ class Engine(Machine):
         for header in step.leaves:
             n = state.loose.get(header, 0)
             state.loose[header] = n + 1
-            if n > LONGEST_LOOSE:
+            if n > (LONGEST_LOOSE if header in self._counted else LOOSE):
                 raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                               hint="end the loop by a counter with a constant limit too")
         return state.copy()
@@ -234,6 +235,8 @@ class Engine(Machine):
         block = step.block
         taken = holds(block.last.cond, state.flags)
         out = []
+        if taken is not None:
+            self._counted.update(step.leaves)
         if taken is not False:
             other = self._fork(state, step) if taken is None else state
             if step.transfer is not None:

@@ -15,7 +15,7 @@ from fuse2c.wcet.state import Frame, State, Summary
 from fuse2c.wcet.values import TOP, Flags, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
-LONGEST_LOOSE = 1 << 17         # iterations of a loop that only data ends
+LOOSE, LONGEST_LOOSE = 1 << 10, 1 << 17      # turns of a loop that data may end: where nothing else does, and at most
 MOST_BLOCKS = 100_000_000
 FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, and at every turn
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
@@ -74,6 +74,7 @@ class Machine:
         self._heap: list[tuple[int, ...]] = []
         self._waiting: dict[tuple[int, ...], State] = {}
         self._summaries: dict[int, Summary] = {}
+        self._counted: set[int] = set()         # headers of loops with an end that a state decided
 
     def _follow(self, site: int) -> None:
         self._demanded.add(site)
