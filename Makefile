@@ -1,7 +1,7 @@
 PYTHON := .venv/bin/python
 WORKERS ?= auto
 
-.PHONY: help setup demo docs test lint wheel clean
+.PHONY: help setup demo bench docs test lint wheel clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -11,6 +11,9 @@ setup:  ## virtual environment in .venv, cross tools where this machine lets us 
 
 demo: setup  ## compile two digit classifiers, check them here, measure them on an emulated Cortex-M4
 	@$(PYTHON) examples/digits/demo.py
+
+bench: setup  ## instructions, cycles, flash, RAM and host time of ../shared/models beside other compilers; BENCH=options
+	@$(PYTHON) bench/run.py --json out/bench.json $(BENCH)
 
 docs: setup  ## docs/OPERATORS.md, docs/FUSION.md, and what the README says that commands print
 	$(PYTHON) scripts/make_docs.py --readme --models ../shared/models

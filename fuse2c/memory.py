@@ -59,7 +59,7 @@ def boxes(plan: Plan) -> list[Box]:
     at = {p.name: p.offset for p in plan.places}
     end = len(place.units(plan)) - 1
     writers = {name: f"{i} {step.node.op}" for i, step in reversed(list(enumerate(plan.steps, 1)))
-               for name in (*map(plan.root, step.node.outputs), f"{step.function} scratch")}
+               for name in [*map(plan.root, step.node.outputs), *(plan.scratch(step, n) for n in range(plan.options.cores))]}
     found = []
     for life in place.lifetimes(plan):
         start, rows = at[life.name], len(life.born)

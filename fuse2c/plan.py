@@ -15,6 +15,7 @@ from fuse2c.options import Options
 from fuse2c.target import Target
 
 ALIGN = 8       # bytes, of every buffer; kernels may use 64-bit loads
+WORD = 4        # bytes of a core's counter of meetings
 
 
 def _aligned(size: int) -> int:
@@ -33,13 +34,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel call. `function` is its C name; `tables` says which constant each table of the spec became."""
+    """One kernel call. `function` is its C name; `processor`: for which of the target's its kernel was chosen."""
 
     node: Node
     kernel: Kernel
     spec: Spec
     function: str
     work: Work
+    processor: str = ""                 # "": the first
 
     @property
     def launches(self) -> int:
@@ -49,11 +51,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Rows first..end-1 of a step."""
+    """Rows first..end-1 of a step; `core`: which of the cores that share the inference computes them."""
 
     step: int
     first: int
     end: int
+    core: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What several cores do between two meetings: calls from `first` on, estimated cycles by core (in those of the first)."""
+
+    first: int
+    cycles: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +103,11 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
+    """One of the plans that were compared: none of them has both less RAM and fewer cycles."""
 
     ram: int                # bytes: arena and states
-    instructions: int       # estimated
+    cycles: int             # typical, by the target's prices
+    instructions: int       # likewise
     calls: int              # of kernel functions
 
 
@@ -124,8 +136,10 @@ class Plan:
     rings: dict[str, int] = field(default_factory=dict)     # root tensor -> rows that are kept of it
     calls: tuple[Call, ...] = ()                            # the schedule: which rows of which step, in order
     decisions: tuple[Decision, ...] = ()
+    phases: tuple[Phase, ...] = ()      # of several cores
     kernels: tuple[Launch, ...] = ()    # calls that are one kernel; none: each step is one
-    front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
+    front: tuple[Point, ...] = ()       # the plans to choose from, the one with the fewest cycles first
+    point: Point | None = None          # the one that was chosen
     peak: Peak | None = None            # None: nothing is ever live
     parts: Mapping[str, int] = field(default_factory=dict)  # result -> nodes that compute its channels, where one is too long
     slices: Slices | None = None        # with --step-budget, from fission.py
@@ -172,8 +186,17 @@ class Plan:
 
     @property
     def ram_bytes(self) -> int:
-        """Arena and states, wherever the states lie."""
+        """Arena and states, wherever the states lie, and where several cores count their meetings."""
+        return self.meetings_at + WORD * self.options.cores if self.phases else self._with_states
+
+    @property
+    def _with_states(self) -> int:
         return max((_aligned(p.offset + p.size) for p in self.state_places), default=self.working_bytes)
+
+    @property
+    def meetings_at(self) -> int:
+        """Where in a caller's arena the cores count their meetings."""
+        return _aligned(self._with_states)
 
     @property
     def arena_bytes(self) -> int:
@@ -182,10 +205,10 @@ class Plan:
 
     @property
     def launches(self) -> int:
-        """Kernel calls in one inference."""
+        """Kernel calls in one inference; what several cores compute together counts once."""
         if not self.kernels:
             return sum(s.launches for s in self.steps)
-        return sum(1 if self.is_joined(k) else sum(self.steps[c.step].launches for c in self.working(k))
+        return sum(1 if self.is_joined(k) else sum(self.steps[c.step].launches for c in self.working(k) if c.first == 0)
                    for k in self.kernels)
 
     def is_joined(self, k: Launch) -> bool:
@@ -204,6 +227,8 @@ class Plan:
         found: list[list[int]] = []
         for k in self.kernels:
             steps = list(dict.fromkeys(c.step for c in self.calls[k.first:k.end]))
+            if found and set(steps) <= set(found[-1]):
+                continue                # another core's part of the same
             if found and all(self.steps[i].spec.written for i in steps):
                 found[-1] += steps      # what the kernel before it has written
             else:
@@ -215,27 +240,47 @@ class Plan:
         """Steps that are no kernels of their own."""
         return {c.step for k in self.kernels if self.is_joined(k) for c in self.calls[k.first:k.end]}
 
+    @cached_property
+    def shared(self) -> frozenset[int]:
+        """Steps of which several cores compute rows."""
+        cores: dict[int, set[int]] = {}
+        for c in self.calls:
+            cores.setdefault(c.step, set()).add(c.core)
+        return frozenset(step for step, found in cores.items() if len(found) > 1)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """First call and end of each phase."""
+        firsts = [p.first for p in self.phases]
+        return tuple(zip(firsts, [*firsts[1:], len(self.calls)], strict=True)) if firsts else ()
+
+    def scratch(self, step: Step, core: int) -> str:
+        """The name of the scratch of a core's call."""
+        return f"{step.function} scratch" + (f" of core {core}" if core else "")
+
     @property
     def call_count(self) -> int:
         """Calls of kernel functions in one inference; a kernel that takes turns row by row is called for each row."""
         if self.kernels:
-            return self.launches
-        whole = [c.end - c.first == self.steps[c.step].spec.rows and i > self.last_push for i, c in enumerate(self.calls)]
-        return sum(self.steps[c.step].launches if all_rows else c.end - c.first
-                   for c, all_rows in zip(self.calls, whole, strict=True) if not self.steps[c.step].spec.written)
+            return self.launches + sum(c.first > 0 for c in self.calls if c.step in self.shared)
+        return sum(self.calls_of.values())
+
+    @property
+    def calls_of(self) -> dict[int, int]:
+        """Calls of each step's function in one inference, where each step is a kernel of its own."""
+        found: dict[int, int] = {}
+        for i, c in enumerate(self.calls):
+            step = self.steps[c.step]
+            whole = c.end - c.first == step.spec.rows and i > self.last_push
+            if not step.spec.written:
+                found[c.step] = found.get(c.step, 0) + (step.launches if whole else c.end - c.first)
+        return found
 
     @property
     def last_push(self) -> int:
         """The call that takes over the last row of an input that is pushed row by row; -1: none is."""
         pushes = (i for i, c in enumerate(self.calls) if c.step == 0 and self.options.input_rows)
         return max(pushes, default=-1)
-
-    @property
-    def instructions(self) -> int:
-        """Estimated by the target's prices: good for comparing schedules of the same kernels, no more."""
-        price = self.target.processor
-        return (price.mac * self.macs + price.alu * sum(s.work.alu for s in self.steps)
-                + price.launch * self.call_count + price.turn * self.turns)
 
     @property
     def turns(self) -> int:

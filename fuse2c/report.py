@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fuse2c import catalogue
+from fuse2c import catalogue, price
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
@@ -76,11 +76,11 @@ def steps(plan: Plan) -> Table:
 
 
 def front(plan: Plan) -> Table:
-    """The schedules that were compared; the chosen one is marked."""
-    table = new_table("RAM against instructions", "RAM, bytes", "instructions, estimated", "kernel calls", ":")
+    """The plans that were compared; the chosen one is marked."""
+    table = new_table("RAM against cycles, predicted", "RAM, bytes", "cycles", "instructions", "kernel calls", ":")
     for p in plan.front:
-        chosen = (p.instructions, p.calls) == (plan.instructions, plan.call_count)
-        table.add_row(f"{p.ram:,}", f"{p.instructions:,}", f"{p.calls:,}", "chosen" if chosen else "")
+        table.add_row(f"{p.ram:,}", f"{p.cycles:,}", f"{p.instructions:,}", f"{p.calls:,}",
+                      "chosen" if p == plan.point else "")
     return table
 
 
@@ -97,7 +97,7 @@ def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False, pareto: 
         "model": model, "target": plan.target.name, "macs": plan.macs, "launches": plan.launches,
         "launches_unfused": unfused.launches, "calls": plan.call_count, "intermediate_bytes": plan.intermediate_bytes,
         "intermediate_bytes_unfused": unfused.intermediate_bytes, "flash_bytes": {"weights": plan.weight_bytes},
-        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": plan.instructions,
+        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": round(price.of_plan(plan).instructions),
         "peak": peak and {"step": plan.steps[peak.step].function, "bound": peak.bytes,
                           "gap": plan.working_bytes - peak.bytes, "rows": peak.rows}}
     if plan.options.input_rows:
@@ -123,6 +123,10 @@ def bench_table(r: BenchResult) -> Table:
         for part, size in sizes.items():
             row(f"{kind}, {part}, bytes", size)
     row("outputs that differ from the host's", r.mismatches)
+    if r.host_us["fuse2c"] is not None:
+        for who, value in r.host_us.items():
+            label = "time, of onnxruntime's" if who == "ratio" else f"time, {who}, us"
+            table.add_row(label, "", "-" if value is None else f"{value:,.2f}")
     return table
 
 
@@ -139,6 +143,7 @@ def check_table(r: CheckResult, plan: Plan) -> Table:
             table.add_row(name, f"{d.elements:,}", f"{d.differing:,}", *worst)
     row("numpy, kernel by kernel", sum(r.steps.values(), Difference()))
     row("itself, run without tracing", r.outputs)
+    row("itself, by all cores", r.cores)
     row("onnxruntime, layer by layer", r.ort_layers)
     row("onnxruntime, end to end", r.ort_outputs)
     row("(onnxruntime with itself)", r.ort_self)

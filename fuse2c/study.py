@@ -30,10 +30,8 @@ def of(plan: Plan, unfused: Plan, model: str) -> dict[str, Any]:
 
 
 def front(plan: Plan) -> list[dict[str, Any]]:
-    """The schedules to choose from: they do the same work, so that they differ from the chosen one in calls and turns only."""
-    more = round(price.of_plan(plan).instructions) - plan.instructions
-    return [{"ram": p.ram, "instructions": p.instructions + more, "calls": p.calls,
-             "chosen": (p.instructions, p.calls) == (plan.instructions, plan.call_count)} for p in plan.front]
+    """The plans to choose from."""
+    return [asdict(p) | {"chosen": p == plan.point} for p in plan.front]
 
 
 def figures(plan: Plan) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast, get_type_hints
 from fuse2c.errors import TargetError, did_you_mean
 
 FOLDER = Path(__file__).parent / "targets"
-FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve")       # what kernels may ask for
+# What kernels may ask for. mla, mul: words are multiplied, and in one instruction added, and there is nothing better.
+FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve", "mla", "mul", "vectors")
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 HELD = ("arena", "weights")                         # what a memory may hold
 STATUS = ("estimated", "vendor", "measured")        # of a target's figures
@@ -22,15 +23,16 @@ class Processor:
     """What runs the kernels. Prices that [price] gives for a kernel come before the rough ones here."""
 
     isa: str
+    name: str = "cpu"
     features: tuple[str, ...] = ()          # of FEATURES
     cflags: tuple[str, ...] = ()            # for the cross compiler; empty on the host
     # Rough instructions, to weigh schedules against each other:
     mac: int = 3                            # of a multiply-accumulate, with its share of loads and loops
     alu: int = 2                            # of another arithmetic operation
     launch: int = 50                        # of a call of a kernel: arguments, prologue, epilogue
+    code: int = 1000                        # bytes of a kernel's function, where its price does not say
     turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
     clock_hz: int = 0                       # the usual clock; 0: unknown, and no time can be given
-    cores: int = 1                          # that run the same code
     registers: int = 13                     # r0 to r12, what a kernel may keep live
     cpi: float = 1.0                        # cycles an instruction takes, typically, code and data without wait states
     cpi_worst: float = 2.0                  # and at worst
@@ -78,6 +80,27 @@ class Npu:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """What the way to a further processor costs, in cycles of the first."""
+
+    on: str = ""                            # the processor whose core it is: another way to use that; "": a core of its own
+    handover: int = 0                       # until it has begun, or until both have met again
+    line_bytes: int = 0                     # of the data caches; 0: what one core writes, the others see
+    line_cycles: float = 0.0                # to clean or invalidate one
+    bytes_per_cycle: float = 0.0            # of what is copied to its memory and back; 0: it computes where the first one does
+    program: str = ""                       # "own": built apart, for its flags and addresses; "": the cores run one program
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One of a target's processors: what it is, what kernels cost there, and the way to it from the first."""
+
+    processor: Processor
+    price: dict[str, Price]                 # by kernel
+    link: Link = Link()
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """What a kernel costs: instructions for each of what price.py counts of it, and cycles an instruction."""
 
@@ -96,6 +119,7 @@ class Price:
     tile: float = 0.0
     unpack: float = 0.0
     tile_of: int = 1                        # pixels of a tile
+    code: float = 0.0                       # bytes of its function in flash; 0: the processor's
     cpi: float = 0.0                        # 0: the processor's
     cpi_worst: float = 0.0
 
@@ -120,11 +144,22 @@ class Target:
     clock: tuple[Clock, ...] = ()           # the slowest first
     power: Power = Power()
     npu: Npu | None = None
+    core: dict[str, Core] = field(default_factory=dict)         # further processors, by name
     price: dict[str, Price] = field(default_factory=dict)       # by kernel
     emulator: Emulator | None = None
     sources: dict[str, str] = field(default_factory=dict)       # of single figures: "memory.sram" -> "vendor: data sheet ..."
     # The target whose processor, prices and (without compiler flags of its own) emulator this one has, but for its own:
     like: str = ""
+
+    @property
+    def processors(self) -> dict[str, Core]:
+        """All processors, by name, the first one first."""
+        return {self.processor.name: Core(self.processor, self.price)} | self.core
+
+    @property
+    def cores(self) -> list[str]:
+        """The processors that can compute at the same time: one of each core."""
+        return [name for name, p in self.processors.items() if not p.link.on]
 
     @property
     def is_host(self) -> bool:
@@ -153,11 +188,17 @@ class Target:
         tables: list[tuple[str, Any]] = [("processor", self.processor), ("power", self.power)]
         tables += [(f"memory.{n}", m) for n, m in self.memory.items()] + [(f"clock.{c.hz}", c) for c in self.clock]
         tables += [("npu", self.npu)] * (self.npu is not None) + [(f"price.{n}", p) for n, p in self.price.items()]
+        tables += [(f"core.{n}", c.link) for n, c in self.core.items()]
         for path, table in tables:
             for f in fields(table):
                 value = getattr(table, f.name)
                 if isinstance(value, int | float) and value != 0:
                     yield f"{path}.{f.name}", value
+        for name, core in self.core.items():        # what it has in common with the first is said there
+            for f in fields(core.processor):
+                value = getattr(core.processor, f.name)
+                if isinstance(value, int | float) and value != getattr(self.processor, f.name):
+                    yield f"core.{name}.{f.name}", value
 
     def origin(self, path: str) -> str:
         """Where a figure comes from, "status: source": what `sources` says of it or of the longest path above it."""
@@ -199,7 +240,11 @@ def load(name: str) -> Target:
 def parse(raw: dict[str, Any], where: str) -> Target:
     """A target from the content of its file. Raises TargetError for anything that is not as this module says."""
     row = _with_base(dict(raw), where)
+    cores = _table(row.pop("core", {}), f"{where}: [core]")
+    first, listed = row.get("processor", {}), row.get("price", {})
     tables: dict[str, Any] = {"processor": _fill(Processor, f"{where}: [processor]", row.pop("processor", {}))}
+    tables["core"] = {n: _core(n, f"{where}: [core.{n}]", _table(c, f"{where}: [core.{n}]"), first, listed)
+                      for n, c in cores.items()}
     for key, cls in (("memory", Memory), ("price", Price)):
         found = _table(row.pop(key, {}), f"{where}: [{key}]")
         tables[key] = {n: _fill(cls, f"{where}: [{key}.{n}]", m) for n, m in found.items()}
@@ -216,6 +261,19 @@ def parse(raw: dict[str, Any], where: str) -> Target:
     return target
 
 
+def _core(name: str, where: str, row: dict[str, Any], first: dict[str, Any], prices: dict[str, Any]) -> Core:
+    """A further processor: the first one, or that of the target which it is `like`, but for its own keys."""
+    link, like = {f.name: row[f.name] for f in fields(Link) if f.name in row}, row.get("like", "")
+    if like:
+        base = _with_base(_read(path_of(like)), like)
+        first, prices = base["processor"], base.get("price", {})
+    own = {key: value for key, value in row.items() if key not in link and key != "like"}
+    if "name" in own:
+        raise TargetError(f"{where} has a name already: {name}", hint="leave the key `name` out")
+    return Core(_fill(Processor, where, first | own | {"name": name}),
+                {n: _fill(Price, f"{where}: [price.{n}]", p) for n, p in prices.items()}, _fill(Link, where, link))
+
+
 def _with_base(row: dict[str, Any], where: str) -> dict[str, Any]:
     """The row with what it takes from the target it is `like`: all of [processor] that it does not give itself, ..."""
     name = row.get("like")
@@ -226,6 +284,8 @@ def _with_base(row: dict[str, Any], where: str) -> dict[str, Any]:
     for key in ("emulator", "price"):
         if key in base and key not in row and (same or key == "price"):
             row[key] = base[key]
+    if base.get("core") or "core" in row:
+        row["core"] = _table(base.get("core", {}), name) | _table(row.get("core", {}), f"{where}: [core]")
     own = {f"processor.{key}" for key in _table(row.get("processor", {}), where)}
     shared = {k: v for k, v in base.get("sources", {}).items() if k.split(".")[0] in ("processor", "price") and k not in own}
     row["processor"] = _table(base.get("processor", {}), name) | _table(row.get("processor", {}), f"{where}: [processor]")
@@ -242,6 +302,16 @@ def _consistent(target: Target, where: str) -> None:
             raise TargetError(f"{where}: no memory holds the {what}", hint=f'add holds = ["{what}"] to one [memory.*]')
     _one_of(where, "status", (target.status,), STATUS)
     _one_of(where, "features", target.processor.features, FEATURES)
+    for name, core in target.core.items():
+        at, own = f"{where}: [core.{name}]", [n for n, c in target.core.items() if not c.link.on and n != name]
+        _one_of(at, "features", core.processor.features, FEATURES)
+        _one_of(at, "program", (core.link.program,), ("", "own"))
+        _one_of(at, "on", (core.link.on,), ("", target.processor.name, *own))
+        if name == target.processor.name:
+            raise TargetError(f"{at}: the first processor has that name", hint="another name, here or in [processor]")
+        if core.link.on and (core.link.handover or core.link.program):
+            raise TargetError(f"{at} is on the core of {core.link.on}: there is nobody to hand over to",
+                              hint="leave handover and program out, or `on`")
     rates = [c.hz for c in target.clock]
     if rates != sorted(set(rates)):
         raise TargetError(f"{where}: the clocks are not in order", hint="one [[clock]] for each rate, the slowest first")

@@ -52,7 +52,9 @@ static inline float f2c_clamp(float v, float low, float high)
 /** max(v, 0); NaN stays. */
 static inline float f2c_relu(float v)
 {
-    return (v < 0.0f) ? 0.0f : v;
+    float y = v;
+    F2C_RELU(y);
+    return y;
 }
 
 /** |v|. */

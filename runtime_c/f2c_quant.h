@@ -31,12 +31,21 @@ static inline int32_t f2c_clamp_masked(int32_t v, int32_t low, int32_t high)
     return (below & f2c_negative(below)) + high;
 }
 
+/** (a * b) >> 32 for b >= 0, from products of 16 bits, for cores without a product of 64 bits. */
+static inline int32_t f2c_high_product(int32_t a, int32_t b)
+{
+    const int32_t a_low = a & 0xFFFF, b_low = b & 0xFFFF, a_high = a >> 16, b_high = b >> 16;
+    const int32_t upper = (a_high * b_low) + (int32_t)(((uint32_t)a_low * (uint32_t)b_low) >> 16);
+    const int32_t lower = (a_low * b_high) + (upper & 0xFFFF);
+    return (a_high * b_high) + (upper >> 16) + (lower >> 16);
+}
+
 /** ((acc * mult) >> (32 + shift)) rounded half up, plus a zero point.
  *  offset = (zero << shift) + (1 << (shift - 1)); shift 1..22; mult 0..2^31-1. */
 static inline int32_t f2c_requant(int32_t acc, int32_t mult, int32_t offset, int32_t shift)
 {
     int32_t high;
-    F2C_DSP3(high, "smmla", acc, mult, offset, (int32_t)(((int64_t)acc * mult) >> 32) + offset);
+    F2C_DSP3(high, "smmla", acc, mult, offset, F2C_HIGH_PRODUCT(acc, mult) + offset);
     return high >> shift;
 }
 

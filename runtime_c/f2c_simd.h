@@ -48,6 +48,13 @@ static inline void f2c_store4(void *p, int32_t a)
     F2C_COPY(p, &a, 4);
 }
 
+/** Stores a halfword at any address. */
+static inline void f2c_store2(void *p, int32_t a)
+{
+    const int16_t low = (int16_t)a;
+    F2C_COPY(p, &low, 2);
+}
+
 /** (low of a, low of b). */
 static inline int32_t f2c_pair(int32_t a, int32_t b)
 {
@@ -93,6 +100,22 @@ static inline int32_t f2c_uxtb16_ror8(int32_t a)
 {
     int32_t y;
     F2C_DSP1(y, "uxtb16", a, ", ror #8", (a >> 8) & 0x00FF00FF);
+    return y;
+}
+
+/** a + b, halfword by halfword, each modulo 2^16. */
+static inline int32_t f2c_sadd16(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "sadd16", a, b, "", f2c_pair(f2c_low(a) + f2c_low(b), f2c_high(a) + f2c_high(b)));
+    return y;
+}
+
+/** a - b, halfword by halfword, each modulo 2^16. */
+static inline int32_t f2c_ssub16(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "ssub16", a, b, "", f2c_pair(f2c_low(a) - f2c_low(b), f2c_high(a) - f2c_high(b)));
     return y;
 }
 

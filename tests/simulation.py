@@ -132,7 +132,7 @@ def simulate(plan: Plan, row: Sample) -> None:
         step = plan.steps[call.step]
         assert done[call.step] == call.first < call.end <= step.spec.rows, f"{step.function}: rows out of turn"
         units = range(call.first, call.end) if fine(plan, step) or step.spec.over_input else [None]
-        for unit in units:
+        for unit in (u for u in units if not (step.spec.paired and u is not None and u % 2)):
             _unit(plan, arena, step, unit, {t: n for (i, t), n in needs.items() if i == call.step})
         done[call.step] = call.end
     assert all(done[i] == s.spec.rows for i, s in enumerate(plan.steps))
@@ -143,10 +143,11 @@ def simulate(plan: Plan, row: Sample) -> None:
 def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[str, np.ndarray]) -> None:
     """One row of a step, or all of it."""
     y = step.node.outputs[0]
+    count = min(2, step.spec.rows - unit) if step.spec.paired and unit is not None else 1
     reads: list[tuple[str, str, Span]] = []
     for t, need in needs.items():
         size = plan.graph.type(t).bytes // need.shape[1]
-        wanted = need.any(axis=0) if unit is None else need[min(unit, len(need) - 1)]
+        wanted = need.any(axis=0) if unit is None else need[min(unit, len(need) - 1):][:count].any(axis=0)
         if step.spec.over_input:        # a sum over the input's rows, one after the other
             size = plan.graph.type(t).bytes // step.spec.rows
             wanted = np.arange(step.spec.rows) == unit
@@ -168,7 +169,8 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
             assert arena.intact(y, y, own), f"{step.function}: a part was overwritten"
     elif plan.inlaid.get(y) in arena.places:
         whole_rows = unit is None or step.spec.along is not None
-        arena.write(plan.inlaid[y], plan.inlaid[y], part_of(plan, y, None if whole_rows else unit))
+        for row in [None] if whole_rows else range(unit, unit + count):
+            arena.write(plan.inlaid[y], plan.inlaid[y], part_of(plan, y, row))
     elif plan.root(y) in arena.places and not (step.spec.over_input and unit != step.spec.rows - 1):
         size = plan.graph.type(y).bytes
         apart = fine(plan, step) and step.spec.along is None
@@ -176,7 +178,7 @@ def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[st
         first = (unit or 0) * part if apart else 0
         if step.spec.along is not None and unit:        # the rows are scattered: all of it is there from the first on
             assert arena.intact(y, plan.root(y), (0, size)), f"{step.function}: the result was overwritten"
-        arena.write(y, plan.root(y), (first, first + part))
+        arena.write(y, plan.root(y), (first, first + part * (count if apart else 1)))
     for more in step.node.outputs[1:]:
         if plan.root(more) in arena.places:
             arena.write(more, plan.root(more), (0, plan.graph.type(more).bytes))

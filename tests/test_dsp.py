@@ -1,4 +1,7 @@
-"""Kernels for Arm's DSP extension: their portable bodies on the host equal numpy to the bit, and so does the board."""
+"""Kernels for Arm's DSP extension, and for cores that multiply words only (Cortex-M3, M0+).
+
+Their portable bodies on the host equal numpy to the bit, and so does the board.
+"""
 from __future__ import annotations
 
 import re
@@ -11,8 +14,9 @@ import cases
 import numpy as np
 import pytest
 from cases import Style
+from draws import DRAW, layer
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fuse2c import toolchain
@@ -21,17 +25,16 @@ from fuse2c.check import sanitized
 from fuse2c.codegen import project
 from fuse2c.measure import qemu
 from fuse2c.ops import _dsp
-from fuse2c.passes import select
 
 I8, U8 = np.int8, np.uint8
-DRAW = settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
 M4 = "cortex-m4"
+SPECIAL = {M4: "_dsp", "cortex-m3": ("_fields", "_rows"), "cortex-m0plus": ("_fields", "_rows")}     # ends of kernels' names
 BYTES = (Style(I8(-128), I8(0), I8(11), channels=True), Style(U8(200), U8(128), U8(3)), Style(I8(127), I8(0), I8(-128)))
 
 
 def m4(b: Builder, folder: Path, **options: Any) -> Any:
     """The plan for a core with DSP; HostModel runs it with the portable bodies."""
-    return compile(b, folder, target=M4, **options)
+    return compile(b, folder, **{"target": M4, **options})
 
 
 @st.composite
@@ -44,35 +47,18 @@ def stored(draw: st.DrawFn) -> Style:
     return Style(kind(draw(zero)), weights, kind(draw(zero)), draw(st.booleans()), draw(st.sampled_from([0.0021, 0.037])))
 
 
-def span(draw: st.DrawFn, most: int, kernels: list[int], pad: bool) -> tuple[int, int, int, int, int]:
-    """(size, kernel, stride, pad before, pad behind) along an axis, such that a window fits."""
-    size, kernel, stride = draw(st.integers(1, most)), draw(st.sampled_from(kernels)), draw(st.integers(1, 2))
-    before, behind = (draw(st.integers(0, kernel - 1)) if pad else 0 for _ in range(2))
-    return max(size, kernel - before - behind), kernel, stride, before, behind
-
-
-@st.composite
-def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool) -> cases.Layer:
-    """A convolution of any width and number of channels, pads on four sides."""
-    (h, kh, sh, top, bottom), (w, kw, sw, left, right) = (span(draw, most, kernels, True) for most in (5, 14))
-    channels, outs = draw(st.integers(2 if depthwise else 1, 13)), draw(st.integers(1, 9))
-    attrs = {"kernel_shape": [kh, kw], "strides": [sh, sw], "pads": [top, left, bottom, right]}
-    if depthwise:
-        return cases.Layer((1, channels, h, w), (channels, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
-    return cases.Layer((1, channels, h, w), (outs, channels, kh, kw), attrs, draw(st.booleans()))
-
-
+@pytest.mark.parametrize("target", SPECIAL)
 @pytest.mark.parametrize(("windows", "depthwise"), [([1], False), ([1, 2, 3, 5], False), ([3, 5, 7], True)],
                          ids=["pointwise", "conv", "depthwise"])
-def test_drawn_convolutions(windows: list[int], depthwise: bool, tmp_path: Path) -> None:
+def test_drawn_convolutions(windows: list[int], depthwise: bool, target: str, tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
             data.draw(layer(windows, depthwise)).conv(data.draw(stored()), b)
-        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
-        assert all(name.endswith("_dsp") for name in kernels(compiled))
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
+        assert all(name.endswith(SPECIAL[target]) for name in kernels(compiled))
         assert_c_is_reference(compiled)
     run()
 
@@ -116,12 +102,54 @@ def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: P
     compiled = m4(b, tmp_path, share_kernels=share)
     text = "\n".join(project.model_view(compiled.plan).kernels)
     assert compiled.plan.launches == 1
-    found = re.findall(r"Shared by (\d) steps[^(]*?_conv_(\w+)\(", text)
-    assert found == [("3", "widen3"), ("2", "tile3"), ("2", "row"), ("2", "edge")] * (share == "auto")
+    found = re.findall(r"Shared by (\d) steps[^(]*? \*?m\d*_(\w+)\(", text)
+    assert found == [("3", "widen3"), ("3", "tile3"), ("2", "row")] * (share == "auto")
     assert_c_is_reference(compiled)
 
 
-def test_drawn_dense_layers(tmp_path: Path) -> None:
+def test_layers_of_other_sizes_share_their_innermost_loops(tmp_path: Path) -> None:
+    """Depths, numbers of outputs, widths and distances are parameters, with bounds of loops that hold for all."""
+    b = Builder()
+    style = Style(I8(-128), I8(0), I8(-128), channels=True)
+    x = style.x(b, 1, 16, 5, 24)
+    for channels, outs, stride in ((16, 32, 1), (32, 48, 2)):
+        pointwise = cases.Layer(x_shape := (1, channels, 5, 24 // stride), (outs, channels, 1, 1), {}, False)
+        x = b.requantise(pointwise.sum(style, b, x), 0.037, I8(-128))
+        depthwise = cases.Layer((1, outs, *x_shape[2:]), (outs, 1, 3, 3), {"group": outs, "pads": [1, 1, 1, 1]}, False)
+        x = b.requantise(depthwise.sum(style, b, x), 0.037, I8(-128))
+        x = b.op("MaxPool", x, kernel_shape=[1, 2], strides=[1, 2])
+    b.output(x)
+    compiled = m4(b, tmp_path)
+    text = project.files(compiled.plan)[f"{compiled.plan.graph.name}.c"]
+    tile, row = (re.search(rf"{name}\([^)]*\)\n{{.*?\n}}\n", text, re.DOTALL) for name in ("_tile4", "_row"))
+    assert tile and row
+    assert {"int32_t words", "int32_t pairs", "int32_t y_sc"} <= set(re.findall(r"int32_t \w+", tile[0]))
+    assert {"int32_t out_c", "int32_t x_sc", "int32_t middle"} <= set(re.findall(r"int32_t \w+", row[0]))
+    assert "F2C_LOOPBOUND(16, 24)" in tile[0] and "F2C_LOOPBOUND(32, 48)" in row[0] and "F2C_LOOPBOUND(3, 6)" in row[0]
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("least", [-127, -128])
+def test_blocks_of_assembly_are_their_c_twins(least: int, tmp_path: Path) -> None:
+    """Tiles of all sizes, one trip and several, a last even output alone; words joined (-127) and in bytes (-128)."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    b = Builder()
+    for width, depth in ((4, 5), (3, 9), (2, 7), (1, 6), (4, 32), (3, 33), (2, 48), (1, 40)):
+        x = b.stored((1, depth, 2, width), 0.04, I8(-128))
+        weights = b.rng.integers(least, 127, (5, depth, 1, 1), endpoint=True).astype(I8)
+        weights[3, 2], weights[2, 2] = least, -1
+        b.output(b.quantise(b.op("Conv", x, b.dequantise(b.const(weights), 0.01, I8(0))), 0.7, I8(5)))
+    compiled = m4(b, tmp_path)
+    steps = [s.spec.flags for s in compiled.plan.steps]
+    assert {(f["runs"][0].size, f["trips"], f["words"]) for f in steps} == {
+        (n, trips, "BYTES" if least == -128 else "JOINED") for n in (1, 2, 3, 4) for trips in ("FLAT", "LOOP")}
+    assert_c_is_reference(compiled)
+    assert bench(compiled.plan, compiled.plan, "tiles").mismatches == 0
+
+
+@pytest.mark.parametrize("target", SPECIAL)
+def test_drawn_dense_layers(target: str, tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
@@ -129,8 +157,9 @@ def test_drawn_dense_layers(tmp_path: Path) -> None:
         for _ in range(4):
             rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
             cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(data.draw(stored()), b)
-        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
-        assert set(kernels(compiled)) <= {"pointwise_dsp", "dense_dsp"}
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
+        assert {name.split("_")[0] for name in kernels(compiled)} <= {"pointwise", "dense"}
+        assert all(name.endswith(SPECIAL[target]) for name in kernels(compiled))
         assert_c_is_reference(compiled)
     run()
 
@@ -153,8 +182,8 @@ def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
     compiled = m4(b, tmp_path)
     (step,) = compiled.plan.steps
     assert step.spec.flags["form"] == form
-    (found, *_) = step.spec.flags["tile"].values()
-    assert ("ror8" in found.blocks[0][1][0].before[1]) == (form == "bytes")
+    assert step.spec.flags["words"] == ("BYTES" if form == "bytes" else "JOINED")
+    assert ("upper" in step.spec.flags) == (form == "joined")
     assert_c_is_reference(compiled)
 
 
@@ -170,21 +199,21 @@ def test_a_row_is_covered_once(width: int, largest: int) -> None:
     assert sum((r.end - r.first) // r.size for r in found) == -(-width // largest)
 
 
-def test_less_scratch_is_a_smaller_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of four, two and one pixel, and dense layers that widen on the way, as there is room."""
+def test_less_scratch_is_a_smaller_tile(tmp_path: Path) -> None:
+    """Tiles of four, two and one pixel, dense layers that widen on the way, portable C: as there is room, the fastest."""
     b = Builder()
     cases.Layer((1, 8, 3, 11), (6, 8, 3, 3), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, True).conv(BYTES[0], b)
     cases.Dense((3, 40), (5, 40), {"transB": 1}, (5,)).build(BYTES[0], b)
-    found = {}
-    for room in (1000, 400, 200, 50):
-        monkeypatch.setattr(select, "scratch_room", lambda plan, room=room: room)
-        compiled = m4(b, tmp_path)
-        found[room] = {s.kernel.name: s.spec.flags["runs"][0].size if "runs" in s.spec.flags else 0
-                       for s in compiled.plan.steps if s.kernel.needs}
-        assert all(s.spec.scratch <= room for s in compiled.plan.steps if s.kernel.needs)
+    found, least = [], m4(b, tmp_path, optimize="ram=1").plan.ram_bytes
+    ram = m4(b, tmp_path).plan.ram_bytes
+    while ram >= least:
+        compiled = m4(b, tmp_path, ram=ram)
         assert_c_is_reference(compiled)
-    assert found == {1000: {"conv_dsp": 4, "pointwise_dsp": 3}, 400: {"conv_dsp": 2, "pointwise_dsp": 3},
-                     200: {"conv_dsp": 1, "pointwise_dsp": 2}, 50: {"dense_dsp": 0}}
+        found.append([(s.kernel.name, s.spec.flags["runs"][0].size if "runs" in s.spec.flags else 0)
+                      for s in compiled.plan.steps])
+        ram = compiled.plan.ram_bytes - 1
+    assert found == [[("pointwise_dsp", 3), ("conv_dsp", 4)], [("pointwise_dsp", 3), ("conv_dsp", 2)],
+                     [("pointwise_dsp", 2), ("conv_dsp", 1)], [("pointwise_dsp", 1), ("conv", 0)]]
 
 
 @pytest.mark.parametrize(("least", "bias", "form"), [(-127, 1000, "joined"), (-127, 2 ** 26, "apart"), (-128, 1000, "bytes")])
@@ -205,13 +234,23 @@ def test_long_dense_layers(least: int, bias: int, form: str, depth: int, tmp_pat
     assert_c_is_reference(compiled)
 
 
-def test_words_of_the_largest_sums(tmp_path: Path) -> None:
-    """All inputs and weights at the same end: 255 * 127 for each of 256 channels is the most that odd outputs may collect."""
+@pytest.mark.parametrize("target", SPECIAL)
+@pytest.mark.parametrize("weight", [127, -127])
+@pytest.mark.parametrize("channels", [64, 65, 256])
+def test_words_of_the_largest_sums(channels: int, weight: int, target: str, tmp_path: Path) -> None:
+    """All inputs and weights at the same end: 255 * 127 for each of 256 channels is the most that odd outputs may collect.
+
+    Three sums in two words: 128 * 127 for each of 64 channels is the most that a sum has room for.
+    """
     b = Builder()
-    x = b.stored((1, 256, 1, 5), 0.04, I8(-128))
-    w = b.dequantise(b.const(np.full((4, 256, 1, 1), 127, I8)), 0.01, I8(0))
+    x = b.stored((1, channels, 1, 5), 0.04, I8(-128))
+    w = b.dequantise(b.const(np.full((4, channels, 1, 1), weight, I8)), 0.01, I8(0))
     b.output(b.quantise(b.op("Conv", x, w), 15.0, I8(-128)))
-    assert_c_is_reference(m4(b, tmp_path))
+    compiled = m4(b, tmp_path, target=target)
+    if target != M4:
+        (step,) = compiled.plan.steps
+        assert step.spec.flags["strips"]["of_3"].loops.parts == {64: 1, 65: 2, 256: 4}[channels]
+    assert_c_is_reference(compiled)
 
 
 def all_kinds() -> Builder:
@@ -229,10 +268,12 @@ def all_kinds() -> Builder:
     return b
 
 
-def test_under_sanitizers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", SPECIAL)
+def test_under_sanitizers(target: str, tmp_path: Path) -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
-    compiled = m4(all_kinds(), tmp_path)
-    assert {"conv_dsp", "depthwise_dsp", "pointwise_dsp"} <= set(kernels(compiled))
+    compiled = m4(all_kinds(), tmp_path, target=target)
+    found = {name.split("_")[0] for name in kernels(compiled) if name.endswith(SPECIAL[target])}
+    assert {"conv", "depthwise", "pointwise"} <= found
     assert_c_is_reference(compiled)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
@@ -241,24 +282,10 @@ def test_under_sanitizers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("opt", ["-O0", "-O3"])
 @pytest.mark.parametrize("requant", ["fixed", "float"])
-def test_on_the_board(opt: str, requant: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", SPECIAL)
+def test_on_the_board(target: str, opt: str, requant: str, tmp_path: Path) -> None:
     """The instructions do in QEMU what the portable bodies do here, optimised or not."""
     if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
-    compiled = m4(all_kinds(), tmp_path, requant=requant)
+    compiled = m4(all_kinds(), tmp_path, requant=requant, target=target)
     assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0
-
-
-@pytest.mark.parametrize("windows", [[1], [1, 2, 3]], ids=["pointwise", "conv"])
-def test_drawn_float_convolutions(windows: list[int], tmp_path: Path) -> None:
-    """Cores with an FPU: tiles of four pixels by four outputs."""
-    @DRAW
-    @given(st.data())
-    def run(data: st.DataObject) -> None:
-        b = Builder(seed=data.draw(st.integers(0, 99)))
-        for _ in range(4):
-            data.draw(layer(windows, False)).conv(cases.FLOAT, b)
-        compiled = m4(b, tmp_path)
-        assert all(step.kernel.name.endswith("_fp") for step in compiled.plan.steps if step.node.op == "Conv")
-        assert_c_is_reference(compiled)
-    run()

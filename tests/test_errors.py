@@ -18,7 +18,7 @@ from conftest import Golden
 from refusals import REFUSALS
 
 import fuse2c
-from fuse2c import errors, target
+from fuse2c import errors, price, target
 from fuse2c.codegen import folder, project
 from fuse2c.errors import Fuse2cError
 from fuse2c.frontend import constants, external
@@ -118,6 +118,8 @@ def option_cases(root: Path) -> dict[str, Callable[[], object]]:
         "steps of pushed rows": lambda: compiled(DIGITS, step_budget=500, input_rows=True),
         "too little RAM": lambda: compiled(DIGITS, ram=100),
         "too little flash": lambda: compiled(DIGITS, flash=100),
+        "an objective that is none": lambda: compiled(DIGITS, optimize="speed=1"),
+        "limits that conflict": lambda: fuse2c.plan(DIGITS, target="nucleo-l476rg", ram=1600, deadline_ms=4.4),
         "too large for the board": lambda: compiled(write(root, broken.one("Conv", "x w", {
             "w": np.ones((50_000, 3, 1, 1), np.float32)}), "board.onnx"), "nucleo-f446re"),
         "too many bytes for the board": lambda: compiled(write(root, broken.model(
@@ -164,7 +166,28 @@ def target_cases(root: Path) -> dict[str, Callable[[], object]]:
         "target feature unknown": changed('"dsp"', '"dps"'),
         "target status unknown": changed('"estimated"', '"guessed"'),
         "target memory unknown": changed('"arena"', '"arenas"'),
+        "target core with a second name": changed("[emulator]", '[core.b]\nname = "c"\n[emulator]'),
+        "target core named as the first": changed("[emulator]", "[core.cpu]\n[emulator]"),
+        "target core on itself": changed("[emulator]", '[core.b]\non = "cpu"\nhandover = 4\n[emulator]'),
         "target without flash": changed('["weights"]', '["arena"]'),
+    }
+
+
+def core_cases() -> dict[str, Callable[[], object]]:
+    """Several cores and processors: those that are not there, and what cannot be shared among them."""
+    def digits(board: str = "host", **options: object) -> Callable[[], object]:
+        return lambda: compiled(DIGITS, board, **options)
+    node = fuse2c.plan(DIGITS).plan.steps[0].node.name
+    return {
+        "cores: none": digits(cores=0),
+        "cores: more than there are": digits(cores=3),
+        "cores with steps": digits(cores=2, step_budget=500),
+        "cores with pushed rows": digits(cores=2, input_rows=True),
+        "cores with programs of their own": digits("nrf5340-dk", cores=2),
+        "place: processor unknown": digits(place_node=((node, "core2"),)),
+        "place: a core without code": digits(place_node=((node, "core1"),)),
+        "place: node misspelt": digits(place_node=((f"{node}s", "cpu"),)),
+        "place: two for a kernel": digits(cores=2, place_node=((node, "cpu"), (node, "core1"))),
     }
 
 
@@ -244,7 +267,7 @@ def all_cases(root: Path) -> dict[str, Callable[[], object]]:
     """Every case that must fail, by name."""
     found: dict[str, Callable[[], object]] = {
         name: lambda build=build: compiled(write(root, build())) for name, build in MODELS.items()}
-    found |= option_cases(root) | target_cases(root) | energy_cases()
+    found |= option_cases(root) | target_cases(root) | core_cases() | energy_cases()
     return found | folder_cases(root) | state_cases(root) | bind_cases(root)
 
 
@@ -337,7 +360,8 @@ def test_too_little_ram_names_the_step_and_how_much_is_missing() -> None:
     assert isinstance(error, errors.DoesNotFit) and "10 too many" in str(error) and error.where["node"]
     assert any("bytes" in line for line in error.detail)
     assert fuse2c.plan(DIGITS, ram=need).plan.arena_bytes == need
-    flash = fuse2c.plan(DIGITS).plan.weight_bytes
+    plan = fuse2c.plan(DIGITS).plan
+    flash = plan.weight_bytes + price.code_bytes(plan)
     assert "10 too many" in str(raised(lambda: compiled(DIGITS, flash=flash - 10)))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Golden
+from graphs import PORTABLE
 
 import fuse2c
 from fuse2c import cli
@@ -14,8 +15,10 @@ from fuse2c.codegen import project
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 M3, M4 = "cortex-m3", "cortex-m4"
-KERNELS = {"conv": ("int8", M3), "depthwise": ("int8", M3), "pointwise": ("int8", M3), "softmax_s8": ("int8", M4),
-           "max_pool": ("fp32", M4), "conv_dsp": ("int8", M4), "depthwise_dsp": ("int8", M4), "pointwise_dsp": ("int8", M4)}
+KERNELS = {"conv": ("int8", PORTABLE), "depthwise": ("int8", PORTABLE), "pointwise": ("int8", PORTABLE),
+           "conv_vec": ("int8", "host"),
+           "softmax_s8": ("int8", M4), "conv_fields": ("int8", M3), "max_pool": ("fp32", M4), "conv_dsp": ("int8", M4),
+           "depthwise_dsp": ("int8", M4), "pointwise_dsp": ("int8", M4)}
 
 
 def plan_of(kind: str, target: str) -> fuse2c.Compiled:

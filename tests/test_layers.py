@@ -119,7 +119,7 @@ def test_libraries_keep_to_their_corner(library: str) -> None:
 
 
 def python_files() -> list[Path]:
-    folders = ("fuse2c", "tests", "examples", "scripts")
+    folders = ("fuse2c", "tests", "examples", "scripts", "bench")
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

@@ -10,11 +10,11 @@ import cases
 import numpy as np
 import pytest
 from cases import Style
+from draws import DRAW, layer
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_count import counted, planned
-from test_dsp import DRAW, layer
 
 from fuse2c import toolchain
 from fuse2c.bench import bench

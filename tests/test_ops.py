@@ -57,8 +57,8 @@ def reached(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
 
 
 # Kernels of other files' tests: windows in three dimensions, and what else came with its own.
-ELSEWHERE = {"conv_volume", "pool_volume", "pointwise_fp", "conv_fp"}
-CORES = "_dsp", "_mve"      # kernels for cores with more instructions: test_dsp.py, test_mve.py
+ELSEWHERE = {"conv_volume", "pool_volume"}
+CORES = "_dsp", "_mve", "_fp"       # kernels for cores with more instructions: test_dsp.py, test_mve.py, test_fp.py
 
 
 def test_every_kernel_has_a_case(tmp_path: Path) -> None:

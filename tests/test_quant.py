@@ -89,17 +89,19 @@ def test_shift_leaves_the_greatest_multiplier_below_two_to_the_31() -> None:
     for scale in (1.0 - 2.0 ** -33, 1.0, 2.0 ** -20, 0.75, 1e9, 1e-30, 0.003):
         r = Requant("fixed", (scale, scale / 3), (scale, scale / 3), 0, -128, 127)
         assert r.multipliers.min() >= 0 and r.multipliers.max() <= 2 ** 31 - 1
-        assert r.shift in (1, quant.SHIFT_MAX) or r.multipliers.max() >= 2 ** (30 - quant.LOST_BITS * (r.shift == 35)) - 1
+        lost = quant.LOST_BITS * (r.shift == quant.COMMON_SHIFT)
+        assert r.shift in (1, quant.SHIFT_MAX) or r.multipliers.max() >= 2 ** (30 - lost) - 1
 
 
 def test_layers_have_one_shift_where_nothing_is_lost() -> None:
-    """All must be proved with it; else the largest shift is kept."""
+    """As many thresholds must agree as with the largest shift, which is kept otherwise."""
     seen = set()
     for scale in np.geomspace(0.0004, 0.03, 80):
         r = Requant("fixed", (scale,), (float(np.float32(scale)),), 3, -128, 127, (int(200 / scale),))
         largest = r.largest_shift
         assert largest - quant.LOST_BITS <= r.shift <= largest
-        assert r.proved >= int(quant._multipliers(r, largest)[1].sum())
+        moved, least = (quant._multipliers(r, shift)[1].sum() for shift in (r.shift, largest))
+        assert moved <= least and r.proved == (moved == 0)
         seen.add((r.shift == quant.COMMON_SHIFT, largest > quant.COMMON_SHIFT))
     assert {(True, True), (False, True)} <= seen
 
@@ -318,3 +320,32 @@ def test_accumulator_bound_is_exact(seed: int) -> None:
         sums = np.concatenate([bias[:, None], bias[:, None] + np.cumsum((w * pick)[:, order], axis=1)], axis=1)
         reached = np.maximum(reached, np.abs(sums).max(axis=1))
     assert np.array_equal(reached, bound)
+
+
+def test_high_product_in_c(tmp_path: Path) -> None:
+    """f2c_high_product is the upper word of the product of 64 bits."""
+    v = accumulators()
+    for mult in (0, 1, 0xFFFF, 0x10000, 0x12345678, 2 ** 31 - 0x10000, 2 ** 31 - 1):
+        got = twin(tmp_path, "", [f"f2c_high_product(v.i, {mult})"], v)
+        assert np.array_equal(got[:, 0], (v.astype(np.int64) * mult) >> 32)
+
+
+def test_three_sums_in_two_words_in_c(tmp_path: Path) -> None:
+    """f2c_add_fields tells apart what f2c_fields put together, up to the largest sums that there is room for."""
+    rng = np.random.default_rng(4)
+    first, second, third = (np.concatenate([rng.integers(-2 ** bits, 2 ** bits, 900), ends]) for bits, ends in (
+        (20, [-2 ** 20, 2 ** 20 - 1, 0, -1]), (21, [2 ** 21 - 1, -2 ** 21, -1, 2 ** 11]), (20, [2 ** 20 - 1, -2 ** 20, 0, -1])))
+    declarations = f"""
+static const int32_t first[] = {{ {", ".join(map(str, first))} }};
+static const int32_t second[] = {{ {", ".join(map(str, second))} }};
+static const int32_t third[] = {{ {", ".join(map(str, third))} }};
+static int32_t field(int32_t i, int32_t which)
+{{
+    int32_t s[3] = {{ 5, -6, 7 }};
+    f2c_add_fields(f2c_fields(first[i], second[i], 21), f2c_fields(third[i], second[i], 10), &s[0], &s[1], &s[2]);
+    return s[which];
+}}
+"""
+    columns = [f"field(v.i, {n})" for n in range(3)]
+    got = twin(tmp_path, '#include "f2c_fields.h"\n' + declarations, columns, np.arange(len(first)))
+    assert np.array_equal(got, np.stack([first + 5, second - 6, third + 7], axis=1))

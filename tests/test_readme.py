@@ -96,17 +96,22 @@ def test_the_call_site_compiles(folder: Path) -> None:
         pytest.skip("no C compiler is installed")
     command = next(c for c in RUNNABLE if " build " in c)
     make_docs.run(command, folder)
-    source, by_rows = (body for kind, body in BLOCKS if kind == "c")
+    source, by_rows, by_cores = (body for kind, body in BLOCKS if kind == "c")
     model = shlex.split(command)[-1]
     make_docs.run(f"{command}_rows --input-rows", folder)
+    make_docs.run(f"{command}_cores -t host --cores 2", folder)
     main = "int classify(void);\nint main(void)\n{\n    return classify() > 9;\n}\n"
     rows = ("int camera_line(const signed char *);\nint main(void)\n{\n    static const signed char line[64];\n"
             "    int lines = 1;\n    while (camera_line(line)) {\n        ++lines;\n    }\n    return lines != 8;\n}\n")
-    for where, site, program in ((model, source, main), (f"{model}_rows", by_rows, rows)):
+    cores = ("#include <pthread.h>\n#include <stddef.h>\nvoid second_core(void);\nint first_core(void);\n"
+             "static void *second(void *none)\n{\n    second_core();\n    return none;\n}\n"
+             "int main(void)\n{\n    pthread_t thread;\n"
+             "    return pthread_create(&thread, NULL, second, NULL) || first_core() || first_core();\n}\n")
+    for where, site, program in ((model, source, main), (f"{model}_rows", by_rows, rows), (f"{model}_cores", by_cores, cores)):
         (folder / "site.c").write_text(site, encoding="utf-8")
         (folder / "main.c").write_text(program, encoding="utf-8")
-        objects = [f"{where}/digits_int8.c", f"{where}/digits_int8_weights.c"]
-        done = subprocess.run([cc, *toolchain.WARNINGS, f"-I{where}", "main.c", "site.c", *objects, "-o", "firmware"],
+        files = ["main.c", "site.c", f"{where}/digits_int8.c", f"{where}/digits_int8_weights.c"]
+        done = subprocess.run([cc, *toolchain.WARNINGS, "-pthread", f"-I{where}", *files, "-o", "firmware"],
                               cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert subprocess.run([folder / "firmware"], check=False).returncode == 0

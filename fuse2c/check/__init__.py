@@ -12,7 +12,7 @@ import numpy as np
 
 from fuse2c.check import ort
 from fuse2c.check.compare import Difference, difference, largest
-from fuse2c.check.host import HostModel, sanitized
+from fuse2c.check.host import SANITIZE, THREADS, HostModel, sanitized
 from fuse2c.check.reference import float_tolerance, run_step
 from fuse2c.errors import ModelError
 from fuse2c.plan import Plan
@@ -20,7 +20,10 @@ from fuse2c.plan import Plan
 CLOSING = ("Softmax", "DequantizeLinear")
 END_TO_END = 4e-6       # of the largest output, for each step that a float error passes through
 
-__all__ = ["CheckResult", "HostModel", "check", "difference", "largest", "load_samples", "random_samples", "sanitized"]
+SANITIZERS = (SANITIZE, THREADS)    # flags of builds that a plan is run under; the last one for several cores
+
+__all__ = ["SANITIZERS", "CheckResult", "HostModel", "check", "difference", "largest", "load_samples", "random_samples",
+           "sanitized"]
 
 
 @dataclass
@@ -30,6 +33,7 @@ class CheckResult:
     samples: int
     steps: dict[str, Difference] = field(default_factory=dict)
     outputs: Difference = field(default_factory=Difference)
+    cores: Difference = field(default_factory=Difference)       # of all cores together, against one of them
     ort_steps: dict[str, Difference] = field(default_factory=dict)
     ort_outputs: Difference | None = None
     ort_pairs: dict[int, Difference] = field(default_factory=dict)      # onnxruntime against itself, see _Ort
@@ -38,7 +42,7 @@ class CheckResult:
     @property
     def reference(self) -> Difference:
         """All comparisons with the numpy reference."""
-        return sum(self.steps.values(), self.outputs)
+        return sum(self.steps.values(), self.outputs + self.cores)
 
     @property
     def ort_layers(self) -> Difference:
@@ -110,14 +114,15 @@ def load_samples(plan: Plan, path: Path) -> list[dict[str, np.ndarray]]:
 
 @np.errstate(all="ignore")      # infinities and no numbers are compared like others
 def check(plan: Plan, samples: Sequence[Mapping[str, np.ndarray]], model_path: Path | None = None, *,
-          opt: str = "-O2", cc: str | None = None, progress: Callable[[str], None] = lambda text: None) -> CheckResult:
+          opt: str = "-O2", cc: str | None = None, extra: tuple[str, ...] = (),
+          progress: Callable[[str], None] = lambda text: None) -> CheckResult:
     """Run the samples through C on the host and compare; onnxruntime joins in where it is installed.
 
-    With states the samples are the frames of one sequence that starts with a reset.
+    extra: further flags of the compiler.     With states the samples are the frames of one sequence that starts with a reset.
     """
     result = CheckResult(len(samples))
     progress("compiling for this computer")
-    with HostModel(plan, opt, cc) as model:
+    with HostModel(plan, opt, cc, extra=extra) as model:
         comparer = _ort(plan, model_path, result)
         traced = []
         states = {t: np.zeros(plan.graph.type(t).shape, plan.graph.type(t).dtype.numpy) for t, _ in plan.options.stateful}
@@ -137,6 +142,11 @@ def check(plan: Plan, samples: Sequence[Mapping[str, np.ndarray]], model_path: P
             outputs = model.run(sample)
             for t in plan.outputs:
                 result.outputs += difference(outputs[t], before[t])
+        model.reset()
+        for sample, before in zip(samples if plan.phases else (), traced, strict=False):
+            outputs = model.together(sample)
+            for t in plan.outputs:
+                result.cores += difference(outputs[t], before[t])
     return result
 
 

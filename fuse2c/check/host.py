@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
+THREADS = ("-fsanitize=thread", "-fno-omit-frame-pointer", "-g", "-pthread")
 
 COUNTERS = ("macs", "launches", "calls", "read", "written", "weights")
 
@@ -31,6 +33,7 @@ class HostModel:
     opt: str = "-O2"
     cc: str | None = None
     count: bool = False                         # build with -DF2C_COUNT
+    extra: tuple[str, ...] = ()                 # further flags
     folder: tempfile.TemporaryDirectory[str] = field(init=False)
     arena: np.ndarray = field(init=False)       # of a model with states and a caller's arena: its instance
 
@@ -43,6 +46,8 @@ class HostModel:
         self.library = self._load(self._build(root))
         self.arena = self.instance()
         self.reset()
+        if self.plan.phases and self.plan.options.arena == "caller":
+            getattr(self.library, f"{self.name}_reset_cores")(*self._arena(self.arena))
 
     def __enter__(self) -> HostModel:
         return self
@@ -55,7 +60,7 @@ class HostModel:
         sources = [f"{self.name}_trace.c", f"{self.name}_weights.c"]
         output = root / "model.so"
         counting = ["-DF2C_COUNT"] * self.count
-        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, *counting, "-ffp-contract=off", "-shared", "-fPIC",
+        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, *self.extra, *counting, "-ffp-contract=off", "-shared", "-fPIC",
                        *(str(root / s) for s in sources), "-o", str(output)], f"{self.name}.c does not compile")
         return output
 
@@ -66,7 +71,7 @@ class HostModel:
     def reset(self) -> None:
         """States become zeros; a model without states has nothing to reset."""
         if self.plan.options.stateful:
-            getattr(self.library, f"{self.name}_reset")(*self._arena(self.arena))
+            self.function("reset")(*self._arena(self.arena))
 
     def _arena(self, arena: np.ndarray) -> list[object]:
         """The argument that only the caller's arena needs."""
@@ -82,6 +87,8 @@ class HostModel:
             self.ffi.cdef(f"extern uint64_t {', '.join(f'{self.name}_{what}' for what in COUNTERS)};")
         if self.plan.options.stateful:
             self.ffi.cdef(f"void {self.name}_reset({', '.join(arena)});")
+        if self.plan.phases:
+            self.ffi.cdef(f"int {self.name}_run_on(int32_t, {', '.join(params)}); void {self.name}_reset_cores(void *);")
         if self.plan.slices is not None:
             fields = " ".join(f"{p.strip(' *')} *p{i};" for i, p in enumerate(params))
             self.ffi.cdef(f"typedef struct {{ int32_t next; {fields} }} context_t;"
@@ -93,9 +100,23 @@ class HostModel:
         """Outputs (logical arrays) of one inference; with states, of the next frame."""
         return self._call("run", inputs, None)
 
+    def together(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The same by all cores of a plan for several, each a thread."""
+        sources, results = self.buffers(inputs)
+        buffers, run_on = self.arguments(sources, results, self.arena), getattr(self.library, f"{self.name}_run_on")
+        with ThreadPoolExecutor(self.plan.options.cores) as pool:
+            statuses = list(pool.map(lambda core: run_on(core, *buffers), range(self.plan.options.cores)))
+        if any(statuses):
+            raise BuildError(f"{self.name}_run_on returned {statuses}")
+        return {t: unpack(a, self.plan.graph.type(t)) for t, a in zip(self.plan.outputs, results, strict=True)}
+
     def begin(self, inputs: Mapping[str, np.ndarray]) -> Stepping:
         """An inference in steps, of a plan with slices; without states it has an arena of its own."""
         return Stepping(self, inputs)
+
+    def function(self, what: str) -> Any:
+        """<name>_<what>, to be called with `arguments`."""
+        return getattr(self.library, f"{self.name}_{what}")
 
     def counted(self) -> dict[str, int]:
         """The counters of a build with `count`: work of all runs so far."""
@@ -151,7 +172,7 @@ class HostModel:
         buffers = self.arguments(sources, results, self.arena)
         if record is not None:
             buffers.append(self.ffi.cast("uint8_t *", record.ctypes.data))
-        status = getattr(self.library, f"{self.name}_{entry}")(*buffers)
+        status = self.function(entry)(*buffers)
         if status != 0:
             raise BuildError(f"{self.name}_{entry} returned {status}")
         return {t: unpack(a, g.type(t)) for t, a in zip(self.plan.outputs, results, strict=True)}
@@ -171,18 +192,15 @@ class Stepping:
     def begin(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Start another inference."""
         self.sources, self.results = self.model.buffers(inputs)
-        self._function("init")(self.context, *self.model.arguments(self.sources, self.results, self.arena))
-
-    def _function(self, what: str) -> Any:
-        return getattr(self.model.library, f"{self.model.name}_{what}")
+        self.model.function("init")(self.context, *self.model.arguments(self.sources, self.results, self.arena))
 
     def step(self) -> int:
         """The next step; see the generated header."""
-        return int(self._function("step")(self.context))
+        return int(self.model.function("step")(self.context))
 
     def abort(self) -> None:
         """Give the inference up."""
-        self._function("abort")(self.context)
+        self.model.function("abort")(self.context)
 
     def outputs(self) -> dict[str, np.ndarray]:
         """What lies in the output buffers, as logical arrays."""
@@ -190,17 +208,21 @@ class Stepping:
         return {t: unpack(a, plan.graph.type(t)) for t, a in zip(plan.outputs, self.results, strict=True)}
 
 
-def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-    """Outputs of a build with AddressSanitizer and UndefinedBehaviorSanitizer; BuildError with their report."""
+def sanitized(plan: Plan, samples: list[dict[str, np.ndarray]], flags: Sequence[str] = SANITIZE,
+              edit: Callable[[str], str] = lambda text: text) -> list[dict[str, np.ndarray]]:
+    """Outputs of a build with AddressSanitizer and UndefinedBehaviorSanitizer, or others; BuildError with their report.
+
+    The cores of a plan for several are threads. edit: changes the model's C file, to see whether that is found.
+    """
     name, g = identifier(plan.graph.name), plan.graph
     with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
         root = Path(folder)
         for file, text in (project.files(plan) | project.host_files(plan)).items():
-            (root / file).write_text(text, encoding="utf-8")
+            (root / file).write_text(edit(text) if file == f"{name}.c" else text, encoding="utf-8")
         program = root / "host"
         sources = [str(root / f"{name}{part}.c") for part in ("_host", "", "_weights")]
-        toolchain.run([toolchain.host().cc, "-std=c99", "-O1", "-ffp-contract=off", *SANITIZE, *sources,
-                       "-o", str(program)], "the sanitizer build failed")
+        toolchain.run([toolchain.host().cc, "-std=c99", "-O1", "-ffp-contract=off", *flags, *sources,
+                       "-o", str(program), *["-pthread"] * bool(plan.phases)], "the sanitizer build failed")
         feed = b"".join(pack(np.asarray(s[t], g.type(t).dtype.numpy), g.type(t)).tobytes() for s in samples
                         for t in plan.inputs)
         done = subprocess.run([str(program), str(len(samples))], input=feed, capture_output=True, check=False)

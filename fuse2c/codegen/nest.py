@@ -12,7 +12,7 @@ from fuse2c.ops import _nest, _tile, all_ops
 from fuse2c.ops._nest import Access
 from fuse2c.ops._program import Item, Pass, Program
 from fuse2c.ops.base import Accumulator, Contraction, Join, Reduction, Regroup, bind, port_name
-from fuse2c.ops.loop_nest import BLOCK, Ref, map_tables, packed, ref
+from fuse2c.ops.loop_nest import WIDE, Ref, map_tables, packed, ref
 from fuse2c.plan import Plan, Step
 
 STEP = "    "
@@ -326,7 +326,7 @@ class Writer:
         body = self.filled(body, nest)
         column = [f"{STEP * 2}const int32_t j0 = block + u;"] * any("j0" in line for line in body)
         lines = []
-        for b in _tile.blocks(prod(found.inner), BLOCK):
+        for b in _tile.blocks(prod(found.inner), self.step.spec.flags["block"]):
             lines.append(f"for (int32_t block = {b.first}; block < {b.end}; block += {b.size}) {{")
             for n, item in enumerate(products):
                 lines += [f"{STEP}{line}" for line in self.sums(item, n, b.size)]
@@ -340,12 +340,16 @@ class Writer:
         rank, depth, kind = len(p.shape(item.y)), p.shape(a)[-1], p.graph.type(a).dtype
         left, step = self.vector(a, rank)
         base, row, column = self.matrix(item, b, rank, depth, size)
-        def times(i: str, k: int) -> str:
+        times = self.step.spec.flags["times"]
+        if times and size == WIDE:
+            return [f"{COMPUTE[kind]} c{n}[{size}];", f"{times}({left}, &{base}, {depth}, c{n});", f"F2C_MACS({depth * size});"]
+
+        def index(i: str, k: int) -> str:
             return i if k == 1 else f"({i} * {k})"
-        terms = " ".join(f"c{n}[{u}] += a * w{n}[{times('k', row)}{f' + {u * column}' if u else ''}];" for u in range(size))
+        terms = " ".join(f"c{n}[{u}] += a * w{n}[{index('k', row)}{f' + {u * column}' if u else ''}];" for u in range(size))
         return [f"{COMPUTE[kind]} c{n}[{size}] = {{ 0 }};", f"const {CTYPE[kind]} *const w{n} = &{base};",
                 "F2C_UNROLL", f"for (int32_t k = 0; k < {depth}; ++k) {{",
-                f"{STEP}const {COMPUTE[kind]} a = {left}[{times('k', step)}];", f"{STEP}{terms}", "}",
+                f"{STEP}const {COMPUTE[kind]} a = {left}[{index('k', step)}];", f"{STEP}{terms}", "}",
                 f"F2C_MACS({depth * size});"]
 
     def vector(self, a: str, rank: int) -> tuple[str, int]:

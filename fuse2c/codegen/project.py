@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fuse2c.codegen import folder, loops, render, runtime, share
-from fuse2c.codegen.schedule import Caller, Kernel, Part, listed
+from fuse2c.codegen.schedule import Caller, Kernel, Part, Share, listed
 from fuse2c.codegen.state import State, states
 from fuse2c.codegen.steps import NAMES, Steps, steps
 from fuse2c.codegen.tables import Table, table
@@ -69,6 +69,16 @@ class Pushed:
         return f"{self.port.macro}_ROW_COUNT"
 
 
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """What <name>_run_on prints: its parameters, launches by phase, and where the cores count their meetings (C text)."""
+
+    count: int
+    phases: tuple[tuple[Share, ...], ...]
+    meetings: str
+    params: str
+
+
 @dataclass(frozen=True)
 class ModelView:
     """All that the templates of model files may see as `m`."""
@@ -103,7 +113,13 @@ class ModelView:
     example_args: str
     reset_args: str
     steps: Steps | None
+    cores: Cores | None
     rows: Mapping[str, int]         # of kernel functions, the most that a call computes
+
+    @property
+    def host_call(self) -> str:
+        """The call of an inference in a host program: that of the first core, if there are several."""
+        return f"{self.name}_run_on(0, {self.example_args})" if self.cores else f"{self.name}_run({self.example_args})"
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -147,14 +163,17 @@ def model_view(plan: Plan) -> ModelView:
     namer = Namer(frozenset({"at", "bytes", "i", "n", "order", "rows", "trace", "trace_at", f"{name}_arena",
                              "more", "taken", f"{name}_run", f"{name}_trace", f"{name}_reset",
                              f"{name}_next", f"{name}_push_row", *(NAMES if plan.slices else ()),
+                             *((f"{name}_run_on", f"{name}_meetings", "core") if plan.phases else ()),
                              *(s.function for s in plan.steps)}))
     inputs = tuple(_port(plan, t, namer, name, "input") for t in plan.inputs)
     outputs = tuple(_port(plan, t, namer, name, "output") for t in plan.outputs)
     kept = states(plan, name, namer)
     views, kernels = share.kernels(plan, [view(plan, s) for s in plan.steps])
     tables = {n: a for v in views for n, a in v.tables.items()}
-    params = [f"const {p.ctype} *{p.name}" for p in inputs] + [f"{p.ctype} *{p.name}" for p in outputs]
     caller = plan.options.arena == "caller"
+    params = [*(f"const {p.ctype} *{p.name}" for p in inputs), *(f"{p.ctype} *{p.name}" for p in outputs),
+              *["void *arena"] * caller]
+    args = [*(p.buffer for p in inputs + outputs), *["arena"] * caller]
     buffers = {p.tensor: p.name for p in inputs + outputs} | {s.tensor: s.buffer for s in kept}
     calls = Caller(plan, views, buffers)
     parts, launched = calls.parts(), calls.kernels()
@@ -163,18 +182,27 @@ def model_view(plan: Plan) -> ModelView:
         target=clean(plan.target.title), inputs=inputs, outputs=outputs,
         pushed=_pushed(plan, inputs, outputs), states=kept, successors=tuple(calls.buffer(s.output, s.ctype) for s in kept),
         state_bytes=plan.ram_bytes - plan.state_places[0].offset if kept else 0,
-        params=listed(params + ["void *arena"] * caller) or "void",
+        params=listed(params) or "void",
         reset_params="void *arena" if caller else "void", reset_args="arena" if caller else "",
         arena=plan.options.arena, arena_bytes=plan.arena_bytes,
         arena_used=bool(plan.places or (kept and caller)), macs=plan.macs, launches=plan.launches,
         weight_bytes=sum(a.nbytes for a in tables.values()),
         tables=tuple(table(n, a) for n, a in tables.items()),
         kernels=kernels, launched=launched, parts=parts, unused=_unused([p.name for p in inputs + outputs], parts),
-        headers=(headers := runtime.headers("\n".join(kernels))), libm=runtime.needs_libm(headers),
+        headers=(headers := runtime.headers("\n".join(["f2c_meet"] * bool(plan.phases) + [*kernels]))),
+        libm=runtime.needs_libm(headers),
         sources=(f"{name}.c", f"{name}_weights.c"),
         cflags=" ".join(plan.target.processor.cflags),
-        steps=steps(plan, launched), rows={v.callee: v.rows for v in views},
-        example_args=listed([p.buffer for p in inputs + outputs] + ["arena"] * caller))
+        steps=steps(plan, launched), cores=_cores(plan, calls.phases(launched), params), rows={v.callee: v.rows for v in views},
+        example_args=listed(args))
+
+
+def _cores(plan: Plan, phases: tuple[tuple[Share, ...], ...], params: list[str]) -> Cores | None:
+    if not plan.phases:
+        return None
+    name = identifier(plan.graph.name)
+    at = f"(uint32_t *)(void *)&bytes[{plan.meetings_at}]" if plan.options.arena == "caller" else f"{name}_meetings"
+    return Cores(plan.options.cores, phases, at, listed(["int32_t core", *params]))
 
 
 def _pushed(plan: Plan, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Pushed | None:

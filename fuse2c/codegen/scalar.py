@@ -185,7 +185,7 @@ class Chain:
         return text
 
 
-def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tuple[str, ...]]:
+def out(graph: Graph, step: Step, name: str = "out") -> tuple[Out | None, dict[str, np.ndarray], tuple[str, ...]]:
     """(finishing function or None if there is nothing to do, its tables, the tail's operand tensors)."""
     chain = Chain(graph, step)
     params, rest = _head(chain)
@@ -207,7 +207,7 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
     words = (*chain.words, f"return {chain.four[final]};") if chain.words and _by_fours(step) else ()
-    return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
+    return Out(ctype, ", ".join(params), lines, f"{step.function}_{name}", uses_channel, uses_at,
                tuple(chain.operands.values()), words, ", ".join(many + more_params), chain.shift), chain.tables, operands
 
 
@@ -255,7 +255,7 @@ def _bare(expr: str) -> str:
 
 def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, more: tuple[str, ...] = ()) -> str:
     """The C statement that finishes and stores one element; `values` replaces the store's own value."""
-    value, row = s.value if values is None else values, "_row" if by_rows else ""
+    value, row = s.value if values is None else values, s.row if by_rows else ""
     return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row, more) if o else value};"
 
 

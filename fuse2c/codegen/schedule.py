@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fuse2c.codegen.view import Param, View
+from fuse2c.codegen.view import Param, View, clean
 from fuse2c.ir.types import CTYPE
 from fuse2c.names import identifier
 from fuse2c.passes import _rows, _units
@@ -104,6 +104,15 @@ class Kernel:
         return () if self.function else self.parts
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The launches of one core in one phase; its name is for a comment."""
+
+    core: int
+    name: str
+    launches: tuple[Kernel, ...]
+
+
 def _ctype(p: Param) -> str:
     """What a parameter points to."""
     return p.declaration.rsplit("*", 1)[0].strip()
@@ -120,6 +129,8 @@ class Caller:
     def __init__(self, plan: Plan, views: Sequence[View], ports: Mapping[str, str]) -> None:
         self.plan, self.views, self.ports = plan, views, ports
         self.places = {p.name: p.offset for p in plan.places}
+        # Of each step, by function, the core of its first call.
+        self.homes = {plan.steps[c.step].function: (plan.steps[c.step], c.core) for c in reversed(plan.calls)}
         self.records: dict[str, int] = {}
         self.done: Counter[int] = Counter()     # rows that schedules have computed, by step
         self.rows = [_rows.row_step(plan, s) for s in plan.steps]
@@ -181,6 +192,11 @@ class Caller:
             spec = self.plan.steps[call.step].spec
             if spec.written:
                 continue
+            if call.step in self.plan.shared:
+                parts += self._schedule(run)
+                run = []
+                parts.append(Part((self.call(self.views[call.step], (str(call.first), str(call.end)), call.core),)))
+                continue
             whole = (call.first, call.end) == (0, spec.rows) and all(step != call.step for step, _ in run)
             if i <= self.plan.last_push or not whole:
                 run += [(call.step, 1)] * (call.end - call.first)
@@ -201,11 +217,22 @@ class Caller:
         pushed = self.plan.options.input_rows and 0 in steps
         return [Part(tuple(self.row_call(s) for s in steps), lines(items), len(items), starts, pushed)]
 
-    def call(self, v: View, part: tuple[str, str] | None = None) -> CallView:
-        """A call that computes everything, or the part from one row or image (C text) up to another."""
+    def phases(self, kernels: Sequence[Kernel]) -> tuple[tuple[Share, ...], ...]:
+        """What each core does in each phase; nothing of a plan for one core."""
+        first = {k.first: kernel for k, kernel in zip(_units.launches(self.plan), kernels, strict=True)}
+        found = []
+        for begin, end in self.plan.spans:
+            shares = [Share(core, clean(name), tuple(first[i] for i in range(begin, end)
+                                                     if i in first and self.plan.calls[i].core == core))
+                      for core, name in enumerate(self.plan.target.cores[:self.plan.options.cores])]
+            found.append(tuple(s for s in shares if s.launches))
+        return tuple(found)
+
+    def call(self, v: View, part: tuple[str, str] | None = None, core: int | None = None) -> CallView:
+        """A call that computes everything, or the part from one row or image (C text) up to another, for a core."""
         args = list(v.tables_first)
         for p in v.args:
-            pointer = self.pointer(p, v.function)
+            pointer = self.pointer(p, v.function, core)
             if v.images > 1 and p.tensor:
                 pointer = f"{pointer} + (n * {self.plan.graph.type(p.tensor).count // v.images})"
             args.append(pointer)
@@ -235,9 +262,12 @@ class Caller:
             return CallView(f"{v.callee}({', '.join(args)});", "", (result,))
         return CallView(f"{v.callee}({', '.join(args)});", "", whole)
 
-    def pointer(self, p: Param, function: str) -> str:
-        """The C expression of a parameter's buffer."""
-        return self.buffer(p.tensor, _ctype(p)) if p.tensor else self._place(f"{function} scratch", _ctype(p))
+    def pointer(self, p: Param, function: str, core: int | None = None) -> str:
+        """The C expression of a parameter's buffer; scratch is the core's own."""
+        if p.tensor:
+            return self.buffer(p.tensor, _ctype(p))
+        step, usual = self.homes[function]
+        return self._place(self.plan.scratch(step, usual if core is None else core), _ctype(p))
 
     def buffer(self, tensor: str, ctype: str) -> str:
         """The C expression of a tensor's buffer: the caller's and states by name, others by their place in the arena."""

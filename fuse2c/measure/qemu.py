@@ -95,10 +95,10 @@ def run(firmware: Firmware, board: Board, opt: str = "-O3", cc: str | None = Non
         return parse(_emulate(command(board, program), timeout_s), firmware)
 
 
-def command(board: Board, program: Path) -> list[str]:
-    """How QEMU is called to run a program once, an instruction a nanosecond."""
-    return [toolchain.which(QEMU), "-M", board.machine, "-icount", "shift=0", "-display", "none", "-monitor", "none",
-            "-serial", "none", "-chardev", "stdio,id=console",
+def command(board: Board, program: Path, counting: bool = True) -> list[str]:
+    """How QEMU is called to run a program once, an instruction a nanosecond if they are to be counted."""
+    return [toolchain.which(QEMU), "-M", board.machine, *["-icount", "shift=0"] * counting, "-display", "none", "-monitor",
+            "none", "-serial", "none", "-chardev", "stdio,id=console",
             "-semihosting-config", "enable=on,target=native,chardev=console", "-kernel", str(program)]
 
 

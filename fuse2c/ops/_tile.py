@@ -23,6 +23,7 @@ class Store:
     value: str
     channel: str
     at: str
+    row: str = "_row"   # what ends the names of pointers to the rows of the result and of further operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Lane:
     out: int
     channel: str
     store: Store
-    text: str = ""      # the statement that finishes and stores it, filled in by the code generator
+    upper: bool = False     # the sum is finished as it was collected, times 256
+    text: str = ""          # the statement that finishes and stores it, filled in by the code generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +150,11 @@ def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> 
     return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
-def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", words: str = "") -> Scalar:
+def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", words: str = "", bits: int = 0) -> Scalar:
     """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it.
 
     words: four such values, {a} by default; mult: C text of the multiplier, if it is not to be read from a table.
+    bits: the value is 2**bits as large.
     """
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits, words = (r.low, r.high), words or value * (value == "{a}")
@@ -162,10 +165,12 @@ def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", 
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
         four = f"f2c_words_requant_float({words}, {many('reals', 'scale')}, {r.zero})" if words else ""
-        return Scalar(text.replace("+ -", "- "), {"scale": np.asarray(r.single, np.float32)}, limits=limits, words=four)
+        scale = np.ldexp(np.asarray(r.single, np.float32), -bits)
+        return Scalar(text.replace("+ -", "- "), {"scale": scale}, limits=limits, words=four)
     table, mult = ({}, mult) if mult else ({"mult": r.multipliers}, f"{{t_mult}}{index}")
-    if r.shift >= 33:
-        j = r.shift - 32
+    shift = r.shift + bits
+    if shift >= 33:
+        j = shift - 32
         args = f"({value}, {mult}, {(1 << (j - 1)) + (r.zero << j)}, {j})"
         limited = {t.range: f"f2c_requant_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
         if not words or not table:
@@ -174,5 +179,5 @@ def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", 
         return Scalar(f"f2c_requant{args}", table, limits=limits, limited=limited,
                       words=f"f2c_words_requant({words}, {four}, {(1 << (j - 1)) + (r.zero << j)}, {j})",
                       shifted=(f"f2c_words_scale({words}, {four}, {r.zero << j})", j) if j <= 16 else ("", 0))
-    text = f"f2c_requant_wide({value}, {mult}, {r.shift}, {r.zero}, {r.low}, {r.high})"
+    text = f"f2c_requant_wide({value}, {mult}, {shift}, {r.zero}, {r.low}, {r.high})"
     return Scalar(text, table, limits=limits)

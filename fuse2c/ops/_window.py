@@ -165,3 +165,18 @@ def windows(x: np.ndarray, w: Window, fill: float | int, out: tuple[int, ...]) -
     pick += [slice(0, (o - 1) * s + 1, s) for o, s in zip(out, w.strides, strict=True)]
     pick += [slice(None, None, d) for d in w.dilations]
     return view[tuple(pick)]
+
+
+def correlate(x: np.ndarray, w: np.ndarray, window: Window, groups: int) -> np.ndarray:
+    """[N,O,out...] of w [O,C/groups,kernel...], zeros outside of x; integers are summed in float64, exact below 2**53."""
+    out = window.out(x.shape[2:])
+    view = windows(x, window, 0, out)
+    n, rank = x.shape[0], len(out)
+    per = x.shape[1] // groups
+    order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
+    parts = []
+    for g in range(groups):
+        patch = np.ascontiguousarray(view[:, g * per:(g + 1) * per].transpose(order)).reshape(n * prod(out), -1)
+        share = w[g * (w.shape[0] // groups):(g + 1) * (w.shape[0] // groups)].reshape(w.shape[0] // groups, -1)
+        parts.append((patch @ share.T).reshape(n, *out, -1))
+    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)

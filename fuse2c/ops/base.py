@@ -203,6 +203,7 @@ class Spec:
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
+    paired: bool = False                    # row 2 j is computed together with row 2 j + 1, which then takes no time
     along: int | None = None                # axis of those rows, where it is not the outermost of the output in memory
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
@@ -211,6 +212,7 @@ class Spec:
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
     effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on
+    most: Mapping[str, int] = field(default_factory=dict)           # the same at worst, where it depends on the data
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,7 @@ class Kernel:
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
     strided: bool = False       # its first operand and its result may be parts of larger tensors: all goes by strides
+    offer: str = ""         # not selected, but offered: for "flash" that is to spare (spend.py), for "zeros" (skip.py)
     planar: bool = False                            # reads rows channel by channel: fastest where they lie so
 
 

@@ -14,11 +14,44 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _dsp, _dsp_depthwise, _mve, _mve_depthwise, _tile, _volume, _window
+from fuse2c.ops import (
+    _conv_fp,
+    _dsp,
+    _fields,
+    _fp,
+    _mve,
+    _mve_depthwise,
+    _tile,
+    _vector,
+    _vector_conv,
+    _volume,
+    _window,
+)
+from fuse2c.ops._conv import (
+    adjacent,
+    base_spec,
+    has_accumulator,
+    is_depthwise,
+    is_pointwise,
+    is_tiled,
+    matrix,
+    requant,
+    unpadded,
+)
+from fuse2c.ops._conv_int import (
+    alone_spec,
+    depthwise_rows_spec,
+    dsp_spec,
+    fields_spec,
+    is_alone,
+    is_depthwise_rows,
+    is_dsp,
+    is_pointwise_dsp,
+)
+from fuse2c.ops._conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
-from fuse2c.quant import Requant
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +95,14 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
     if not c.quantised:
-        y = correlate(c, x, w, 0)
+        y = _window.correlate(x, w, c.attrs.window, c.attrs.group)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
     centred = _tile.centred(w, c.quant(1), 0)
-    acc = np.moveaxis(correlate(c, x.astype(np.float64) - c.quant(0).zero[0], centred.astype(np.float64), 0), 1, -1)
+    real = x.astype(np.float64) - c.quant(0).zero[0]
+    acc = np.moveaxis(_window.correlate(real, centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
-
-
-
-def requant(c: Call, w: np.ndarray, b: np.ndarray | None) -> Requant:
-    """The requantisation of the accumulators, for centred weights [O, ...]."""
-    return _tile.requant(c, c.quant(1), w.reshape(w.shape[0], -1), b)
-
-
-def correlate(c: Call, x: np.ndarray, w: np.ndarray, fill: int) -> np.ndarray:
-    """[N,O,out...]; integers are summed in float64, which is exact below 2**53."""
-    out = c.attrs.window.out(x.shape[2:])
-    view = _window.windows(x, c.attrs.window, fill, out)
-    n, groups, rank = x.shape[0], c.attrs.group, len(out)
-    per = x.shape[1] // groups
-    order = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
-    parts = []
-    for g in range(groups):
-        patch = np.ascontiguousarray(view[:, g * per:(g + 1) * per].transpose(order)).reshape(n * prod(out), -1)
-        share = w[g * (w.shape[0] // groups):(g + 1) * (w.shape[0] // groups)].reshape(w.shape[0] // groups, -1)
-        parts.append((patch @ share.T).reshape(n, *out, -1))
-    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
 def work(c: Call) -> Work:
@@ -109,36 +122,6 @@ def integer(c: Call) -> str:
     return ""
 
 
-def matrix(c: Call, fold_zero: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """(weights [O, KH*KW*C/group] centred, bias [O], with the zero point folded in if asked); checks the sums."""
-    w, b = c.constant(1), c.constant(2)
-    if w is None:
-        raise ShapeError("the weights are not constant", node=c.node.name, op="Conv", tensor=c.node.inputs[1])
-    flat = np.moveaxis(w, 1, -1).reshape(w.shape[0], -1)
-    x = c.type(0)
-    if not c.quantised:
-        return flat, np.zeros(w.shape[0], w.dtype) if b is None else b
-    flat = _tile.centred(flat, c.quant(1), 0)
-    zero = c.quant(0).zero[0]
-    bias = _tile.bias_with_zero(flat, b, zero if fold_zero else 0)
-    _tile.check_accumulator(c, flat, bias, x, 0 if fold_zero else zero)
-    return flat, bias.astype(np.int32)
-
-
-def base_spec(c: Call, size: int, tables: dict[str, np.ndarray], names: dict[str, int], **flags: object) -> Spec:
-    """What all convolution kernels have in common."""
-    x = c.type(0)
-    names = _window.constants(c, c.attrs.window) | names
-    finish = None
-    if c.quantised:
-        w = c.constant(1)
-        assert w is not None
-        finish = _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), c.constant(2)))
-    return Spec(constants=names, tables=tables, finish=finish,
-                scratch=size, rows=names["OUT_H"], images=x.shape[0], flags=flags,
-                window=_window.row_window(c), along=_window.scattered(c))
-
-
 def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable[[Call], Spec]:
     """The spec of a kernel that multiplies `pixels` patches (gathered first, or as they lie) by blocks of outputs."""
     def spec(c: Call) -> Spec:
@@ -155,40 +138,9 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
     return spec
 
 
-def is_fp(c: Call) -> str:
-    """One group of float32."""
-    if why := is_tiled(c):
-        return why
-    return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
-
-
-def fp_spec(c: Call) -> Spec:
-    """Tiles of four pixels by four outputs: sixteen sums and what they are made of fill the registers of an FPU."""
-    flat, bias = matrix(c)
-    x, y, found = c.type(0), c.y[0], _dsp.runs(_window.plane(c.y[0].shape[2:], 1)[1])
-    parts = _tile.blocks(y.shape[1], block_size(c))
-    tiles = {r.key: _tile.lanes(r.size, parts, "{oc}", y.strides[1]) for r in found}
-    names = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": 0}
-    scratch = 0 if is_pointwise(c) == "" else found[0].size * flat.shape[1] * x.dtype.bytes
-    return base_spec(c, scratch, {"w": _tile.pack(flat, block_size(c)), "b": bias}, names, runs=found, tile=tiles)
-
-
 def block_size(c: Call) -> int:
     """Outputs per tile: float accumulators live in their own registers, so there is room for more."""
     return 4 if c.type(0).dtype.is_float else 2
-
-
-def is_pointwise(c: Call) -> str:
-    """1x1, one group, no pads, channels adjacent in memory."""
-    w = c.attrs.window
-    if max(w.kernel) > 1 or max(w.pads) > 0 or c.attrs.group > 1:
-        return "the kernel is larger than 1x1, padded or grouped"
-    return "" if c.type(0).strides[1] == 1 else "the channels of a pixel are not adjacent in memory"
-
-
-def is_depthwise(c: Call) -> str:
-    """One input channel a group."""
-    return "" if c.attrs.group == c.type(0).shape[1] and c.attrs.group > 1 else "not one input channel a group"
 
 
 def depthwise_spec(c: Call) -> Spec:
@@ -207,44 +159,6 @@ def depthwise_spec(c: Call) -> Spec:
     taps = cut * reduce(np.multiply.outer, [i.sum(axis=1) for i in inside])
     return replace(spec, macs=unpadded(c),
                    effort={"load": int(taps.sum()) * flat.shape[0], "tile": int(cut.sum()) * flat.shape[0]})
-
-
-def is_depthwise_dsp(c: Call) -> str:
-    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
-    if why := is_tiled(c) or is_depthwise(c):
-        return why
-    w = c.attrs.window
-    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
-        return "a window of one column, dilated, or several outputs a channel"
-    weights = c.constant(1)
-    return _dsp.why_not(_tile.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
-
-
-def depthwise_dsp_spec(c: Call) -> Spec:
-    """Two columns in one word; rows of the window that are padding are in the accumulator's start."""
-    flat, bias = matrix(c)
-    zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
-    names = _window.constants(c, c.attrs.window)
-    height, taps = names["K_H"], names["K_W"]
-    rows = _dsp_depthwise.Rows(taps, names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)))
-    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel)
-    unrolled, order = height <= _dsp_depthwise.UNROLLED, rows.pairs
-    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), order, bias, end.multipliers)
-    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    words = (len(order) + 1) // 2
-    padding = _dsp_depthwise.padding(rows)
-    forms = _dsp_depthwise.forms(height, not inside.all())
-    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
-             "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
-             "closed": "}" if len(forms) > 1 else "",
-             "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * words + (end.multipliers is not None),
-           "FILLS": int(np.asarray([zero, zero], np.int16).view(np.int32)[0])}
-    effort = _dsp_depthwise.effort(found, len(order), height * names["OUT_H"], int(inside.sum()))
-    spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
-                   effort={key: n * names["OUT_C"] for key, n in effort.items()})
-    rows_inside = c.type(0).shape[0] * int(inside.sum())
-    return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
 
 
 def is_depthwise_mve(c: Call) -> str:
@@ -278,38 +192,6 @@ def depthwise_mve_spec(c: Call) -> Spec:
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
-def unpadded(c: Call) -> int:
-    """Multiply-accumulates of a kernel that skips the padding."""
-    x, y = c.type(0), c.y[0]
-    return x.shape[0] * y.shape[1] * c.type(1).shape[1] * _window.taps(c.attrs.window, y.shape[2:], x.shape[2:])
-
-
-def has_accumulator(c: Call) -> str:
-    """float32, float64, or 8-bit integers with scales."""
-    x = c.type(0)
-    if c.quantised or x.dtype in ("float32", "float64"):
-        return ""
-    return f"no kernel for {x.dtype}"
-
-
-def is_tiled(c: Call) -> str:
-    """Rows and columns at most; weights and bias in tables."""
-    if len(c.type(0).shape) > 4:
-        return "three spatial dimensions"
-    variable = c.constant(1) is None or (c.has(2) and c.constant(2) is None)
-    return "the weights or the bias are variable" if variable else has_accumulator(c)
-
-
-def is_dsp(c: Call) -> str:
-    """One group of integers whose weights fit into bytes."""
-    if why := is_tiled(c):
-        return why
-    if c.attrs.group > 1:
-        return "grouped"
-    w = c.constant(1)
-    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
-
-
 def is_mve(c: Call) -> str:
     """One group of int8."""
     w = c.constant(1)
@@ -323,12 +205,6 @@ def is_pointwise_mve(c: Call) -> str:
     return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
 
 
-def adjacent(c: Call, names: dict[str, int]) -> bool:
-    """Whether the elements under a row of the window are adjacent in memory."""
-    channels = c.type(0).shape[1]
-    return names["DIL_W"] == 1 and (channels == 1 or names["X_SC"] == 1) and (names["K_W"] == 1 or names["X_SW"] == channels)
-
-
 def mve_spec(c: Call, direct: bool) -> Spec:
     """Pixels are read in place, or the elements under a window are gathered."""
     flat, bias = matrix(c)
@@ -337,25 +213,6 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
     return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
-
-
-def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
-    """The spec of a kernel with tiles of at most `pixels` pixels; what they read is in strips: as it lies, or gathered."""
-    def spec(c: Call) -> Spec:
-        flat, bias = matrix(c)
-        x, y = c.type(0), c.y[0]
-        names = _window.constants(c, c.attrs.window)
-        seg = _dsp.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
-        found = _dsp.runs(names["OUT_W"], pixels)
-        end = _dsp.finish(c, requant(c, flat, c.constant(2)))
-        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
-        in_line = not seg.loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "ADJACENT": int(in_line),
-               "GROUP_STEP": names["STRIDE_W"], "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
-        strip = flags["strips"][found[0].key]
-        edge = 0 if is_pointwise(c) == "" else strip.groups * strip.width * x.shape[1]
-        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
-    return spec
 
 
 def volume_spec(c: Call) -> Spec:
@@ -376,15 +233,28 @@ OP = Op(
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
-        _by_strides("depthwise_dsp", depthwise_dsp_spec, when=is_depthwise_dsp, needs=_dsp.NEEDS, planar=True),
+        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
+        *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
+          for core in _fields.CORES),
+        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
+        _by_strides("depthwise_vec", _vector_conv.depthwise, when=_vector_conv.is_depthwise_vec, needs=_vector.NEEDS),
+        _by_strides("depthwise_quads", _vector_conv.quads, when=_vector_conv.is_quads, needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
-        *(_by_strides("pointwise_dsp", dsp_spec(n), when=lambda c: is_dsp(c) or is_pointwise(c), needs=_dsp.NEEDS)
+        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=_dsp.NEEDS, offer="zeros"),
+        *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
           for n in _dsp.TILES),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
-        _by_strides("pointwise_fp", fp_spec, when=lambda c: is_fp(c) or is_pointwise(c), needs=frozenset({"fpu-sp"})),
-        _by_strides("conv_fp", fp_spec, when=is_fp, needs=frozenset({"fpu-sp"})),
+        *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+        *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
+          for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
+          for core in _fields.CORES for n in _fields.TILES),
+        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
+        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
+        _by_strides("conv_winograd", _vector_conv.winograd, when=_vector_conv.is_winograd, needs=_vector.NEEDS),
+        _by_strides("conv_vec", _vector_conv.spec, when=_vector_conv.when, needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

@@ -12,7 +12,7 @@ import numpy as np
 
 from fuse2c.errors import Overflow
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _volume, conv, matmul
+from fuse2c.ops import _volume, _window, conv, matmul
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
 from fuse2c.ops.conv import Attrs
 
@@ -60,7 +60,7 @@ def conv_reference(c: Call, x: np.ndarray, w: np.ndarray, xz: np.ndarray | None 
     shape = (-1, *[1] * (w.ndim - 1))
     centre = w.astype(np.int32) - (0 if wz is None else wz.astype(np.int32).reshape(shape))
     real = x.astype(np.float64) - (0 if xz is None else xz.astype(np.float64).reshape(()))
-    return [conv.correlate(c, real, centre.astype(np.float64), 0).astype(np.int32)]
+    return [_window.correlate(real, centre.astype(np.float64), c.attrs.window, c.attrs.group).astype(np.int32)]
 
 
 def matmul_reference(c: Call, a: np.ndarray, b: np.ndarray, az: np.ndarray | None = None, bz: np.ndarray | None = None

@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from fuse2c.ir.types import COMPUTE
-from fuse2c.ops import _program, _tile
+from fuse2c.ir.types import COMPUTE, DType
+from fuse2c.ops import _fp, _program, _tile
 from fuse2c.ops._program import Item, Program
 from fuse2c.ops.base import Call, Contraction, Kernel, Lookup, Op, Reads, Regroup, Remap, Spec
 
 BLOCK = 4       # products that are computed at a time: what is loaded of the row serves all of them
+TIMES, WIDE = "f2c_row_times_8", 8      # the function that computes so many at a time on a core with an FPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +69,35 @@ def _moved(p: Program, item: Item, rank: int) -> Ref:
     return Ref(base.memory, (0,) * missing + tuple(moved), offset, tuple(maps))
 
 
-def spec(c: Call) -> Spec:
-    """The program and its tables."""
+def program(c: Call) -> Program:
+    """The program of a call."""
     assert c.group is not None
-    node = c.group.node
-    p = _program.build(c.group.graph, (node,), node.outputs)
+    return _program.build(c.group.graph, (c.group.node,), c.group.node.outputs)
+
+
+def times_rows(c: Call) -> str:
+    """All products are of float32 rows that lie in one piece, times constant matrices, of eight columns or more."""
+    p = program(c)
+    products = [i for i in p.order if isinstance(i.form, Contraction)]
+    for item in products:
+        a, b = item.node.inputs[:2]
+        if p.graph.type(a).dtype != DType.F32 or packed(p, b) is None or ref(p, a, len(p.shape(item.y))).strides[-1] != 1:
+            return "a product of other rows than float32 in one piece, or with a matrix that is not constant"
+    return "" if any(p.shape(i.y)[-1] >= WIDE for i in products) else f"no product with {WIDE} columns"
+
+
+def spec(c: Call, block: int = BLOCK, times: str = "") -> Spec:
+    """The program and its tables; `times`: the C function of whole blocks of products."""
+    assert c.group is not None
+    p, node = program(c), c.group.node
     tables = {key: np.asarray(values, np.int32) for values, key in map_tables(p).items()}
     for port, t in enumerate(node.inputs):
         value, product = p.graph.data(t), packed(p, t)
         if value is not None and value.size > 1:
-            tables[f"c{port}"] = value.reshape(-1) if product is None else pack(product, value)
+            tables[f"c{port}"] = value.reshape(-1) if product is None else pack(product, value, block)
     ctype = next((COMPUTE[p.graph.type(t).dtype] for t in p.rows), "")
     axis = row_axis(p)
-    flags = {"program": p, "scratch_ctype": ctype, "row_axis": axis}
+    flags = {"program": p, "scratch_ctype": ctype, "row_axis": axis, "block": block, "times": times}
     if axis is None:
         return Spec(tables=tables, scratch=p.scratch, by_rows=False, flags=flags)
     reads = {i: found for i, t in enumerate(node.inputs) if (found := rows_read(p, t, axis)) is not None}
@@ -138,11 +156,12 @@ def packed(p: Program, t: str) -> Item | None:
     return products[0] if value is not None and value.ndim == 2 and alike else None
 
 
-def pack(item: Item, w: np.ndarray) -> np.ndarray:
+def pack(item: Item, w: np.ndarray, block: int) -> np.ndarray:
     """A constant matrix in the order in which the products read it: blocks of columns, row by row."""
     assert isinstance(item.form, Contraction)
-    return _tile.pack(w if item.form.transposed else w.T, BLOCK)
+    return _tile.pack(w if item.form.transposed else w.T, block)
 
 
 OP = Op(name="LoopNest", infer=lambda c: [], reference=lambda c, *x: [], layout="strided",
-        kernels=(Kernel("loop_nest", spec),), docs="reductions, products and what is between them")
+        kernels=(Kernel("loop_nest", partial(spec, block=WIDE, times=TIMES), when=times_rows, needs=_fp.NEEDS),
+                 Kernel("loop_nest", spec)), docs="reductions, products and what is between them")

@@ -61,6 +61,7 @@ class RowStep:
     writes: str                 # root of its output
     out_rows: int               # rows of the output as they lie in memory; 1: written as a whole
     splits: bool                # may be interleaved with other steps row by row
+    paired: bool = False        # row 2 j comes with row 2 j + 1
     also: tuple[str, ...] = ()  # roots of further outputs, each written as a whole
 
 
@@ -97,7 +98,8 @@ def row_step(plan: Plan, step: Step) -> RowStep:
             if windowed and aligned:
                 pairs = [(min(a, j), max(b, j)) for j, (a, b) in enumerate(pairs)]
         readers.append(Reader(plan.root(t), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
-    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, tuple(map(plan.root, step.node.outputs[1:])))
+    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, spec.paired and splits,
+                   tuple(map(plan.root, step.node.outputs[1:])))
 
 
 def _given(plan: Plan, step: Step, t: str, count: int, rows: int) -> Reader:
@@ -163,11 +165,11 @@ def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, in
             source = made_by.get(reader.tensor)
             if source is None or source >= step:
                 continue
-            needed = steps[source].rows - 1
+            needed, at_once = steps[source].rows - 1, at + 1 if steps[step].paired and at % 2 == 0 else at
             # Rows that nobody reads are computed all the same: the last row of a reader asks for them.
             by_rows = steps[source].out_rows == steps[source].rows and reader.tensor == steps[source].writes
-            if by_rows and at < steps[step].rows - 1:
-                needed = min(reader.last[at], needed)
+            if by_rows and at_once < steps[step].rows - 1:
+                needed = min(reader.last[at_once], needed)
             if done[source] <= needed:
                 missing = (source, needed)
                 break
@@ -198,6 +200,15 @@ class Life:
 
 def times_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
     """For each step, when each of its rows is computed, as far as it is in `order` at all."""
+    found = units_of(steps, order)
+    for step, at in zip(steps, found, strict=True):
+        if step.paired:
+            at[1::2] = at[:-1:2]
+    return found
+
+
+def units_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
+    """The same, but of rows that come with the row before them when they are asked for."""
     if not steps:
         return []
     index = np.fromiter((step for step, _ in order), np.int64, len(order))
@@ -210,13 +221,13 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
 
     Several steps may write one tensor's bytes (in place): the first one counts.
     """
-    times, end = times_of(steps, order), len(order) - 1
+    times, asked, end = times_of(steps, order), units_of(steps, order), len(order) - 1
     found: dict[str, Life] = {}
     count = {s.writes: s.out_rows for s in steps}
     for t in dict.fromkeys(tensors):    # in order: a set has another one in another process
         rows = count.get(t, 1)
         found[t] = Life(t, plan.graph.type(t).bytes // rows, np.full(rows, end + 1), np.full(rows, -1))
-    for step, at in zip(steps, times, strict=True):
+    for step, at, until in zip(steps, times, asked, strict=True):
         if not len(at):
             continue
         for life, reads in ((found[r.tensor], r) for r in step.readers if r.tensor in found):
@@ -225,12 +236,12 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
             life = found[step.writes]
             by_rows = step.out_rows == step.rows == len(life.born) == len(at)
             life.born = np.minimum(life.born, at if by_rows else at[0])
-            life.dies = np.maximum(life.dies, at if by_rows else at[-1])
+            life.dies = np.maximum(life.dies, until if by_rows else until[-1])
         if plan.inlaid.get(step.writes) in found:        # the tensor is there as soon as a part of it is
             life = found[plan.inlaid[step.writes]]
             along = goes_along(plan, step, steps) and len(life.born) == len(at)
             life.born = np.minimum(life.born, at if along else at[0])
-            life.dies = np.maximum(life.dies, at if along else at[-1])
+            life.dies = np.maximum(life.dies, until if along else until[-1])
         for life in (found[t] for t in step.also if t in found):
             life.born, life.dies = np.minimum(life.born, at[0]), np.maximum(life.dies, at[-1])
     for life in found.values():

@@ -94,7 +94,7 @@ def _again(plan: Plan, g: Graph, step: Step) -> Step:
         if g.data(t) is None and not channel_vector(all_ops()[step.node.op], y, g.type(t)):
             raise Refused(f"{step.node.name} finishes its elements with {t}, which lies like its result")
     call = anchor_call(replace(plan, graph=g), step.node)
-    if why := refuse(step.kernel, plan.target, call):
+    if why := refuse(step.kernel, plan.target.processors[step.processor].processor, call):
         raise Refused(f"{step.node.name}: {step.kernel.name}: {why}")
     return replace(step, spec=step.kernel.spec(call))
 

@@ -5,7 +5,9 @@ rings of rows and vectors of at most SMALL bytes, never a whole tensor.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 
 from fuse2c.fusion.dsl import barred
 from fuse2c.plan import Decision, Launch, Plan
@@ -13,11 +15,18 @@ from fuse2c.plan import Decision, Launch, Plan
 SMALL = 512         # bytes that one step of a kernel may hand on to another at once
 
 
+def joins(plan: Plan) -> bool:
+    """Whether calls may become one kernel; without fusion each step is a kernel, also where rows take turns."""
+    return plan.options.fuse and not plan.options.input_rows and "join" not in plan.options.no_fuse_rules
+
+
 def kernels(plan: Plan) -> Plan:
-    """The plan with its calls joined; without fusion each step is a kernel, also where rows take turns."""
-    if not plan.options.fuse or plan.options.input_rows or "join" in plan.options.no_fuse_rules:
+    """The plan with its calls joined, where that is allowed."""
+    if plan.phases:
+        return replace(plan, kernels=tuple(k for run in _runs(plan) for k in joined(plan, run)))
+    if not joins(plan):
         return plan
-    found = joined(plan, segments(plan))
+    found = joined(plan, segments(plan, 0, len(plan.calls)))
     if any(_barred_inside(plan, part) for part in found if part.rows):
         return plan
     return replace(plan, kernels=tuple(found))
@@ -41,11 +50,24 @@ def run(plan: Plan) -> Plan:
     return replace(plan, decisions=plan.decisions + tuple(log))
 
 
-def segments(plan: Plan) -> list[Launch]:
-    """Calls that compute whole results, and runs of calls between which a step is interrupted."""
+def _runs(plan: Plan) -> Iterator[list[Launch]]:
+    """By phase and core: its calls, where what several cores compute together is alone, and without fusion everything."""
+    joins = plan.options.fuse and "join" not in plan.options.no_fuse_rules
+    for first, end in plan.spans:
+        for _, found in groupby(range(first, end), lambda i: plan.calls[i].core):
+            calls = list(found)
+            if any(plan.calls[i].step in plan.shared for i in calls):
+                yield from ([Launch(i, i + 1, False)] for i in calls)
+                continue
+            parts = segments(plan, calls[0], calls[-1] + 1)
+            yield from [parts] if joins else ([part] for part in parts)
+
+
+def segments(plan: Plan, begin: int, end: int) -> list[Launch]:
+    """Of some calls, those that compute whole results, and runs of calls between which a step is interrupted."""
     found: list[Launch] = []
-    first, open_ = 0, set[int]()
-    for i, call in enumerate(plan.calls):
+    first, open_ = begin, set[int]()
+    for i, call in enumerate(plan.calls[begin:end], begin):
         whole = (call.first, call.end) == (0, plan.steps[call.step].spec.rows) and call.step not in open_
         if whole and i > plan.last_push:
             if first < i:
@@ -54,8 +76,8 @@ def segments(plan: Plan) -> list[Launch]:
             first, open_ = i + 1, set()
         else:
             open_.add(call.step)
-    if first < len(plan.calls):
-        found.append(Launch(first, len(plan.calls), True))
+    if first < end:
+        found.append(Launch(first, end, True))
     return found
 
 

@@ -159,7 +159,7 @@ def planar_wanted(plan: Plan) -> set[str]:
 def _reads_planes(plan: Plan, node: Node) -> bool:
     """Whether the kernel that a node will have does so."""
     call = bind(plan.graph, node)
-    return next((k.planar for k in all_ops()[node.op].kernels if not refuse(k, plan.target, call)), False)
+    return next((k.planar for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), False)
 
 
 def _regroups(g: Graph, reshape: Node) -> bool:

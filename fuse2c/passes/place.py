@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fuse2c import price
 from fuse2c.errors import DoesNotFit
 from fuse2c.passes import _exact, _rows
 from fuse2c.passes._rows import Life, Reader, RowStep, Unit
@@ -105,6 +106,7 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
     log, owned = list[Decision](), _caller_owned(plan) | set(plan.inlaid) | set(plan.inlaid.values())
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     times = _rows.times_of(steps, units(plan))
+    begins, ends = together(plan)
     writers = {s.writes: i for i, s in reversed(list(enumerate(steps)))}
     readers: dict[str, list[tuple[int, Reader]]] = {}
     for i, s in enumerate(steps):
@@ -117,7 +119,7 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
             root = plan.root(t)
             others = [(at, r) for at, r in readers.get(root, []) if at != i]
             if y in owned or root in owned or (root in plan.rings) != (y in plan.rings) \
-                    or _read_afterwards(steps[i], times, i, others):
+                    or _read_afterwards(steps[i], begins[times[i]], [(ends[times[at]], r) for at, r in others]):
                 continue
             users, rows = readers.get(root, []) + readers.get(y, []), 0
             if y in plan.rings:
@@ -139,14 +141,14 @@ def _shared_ring(written: np.ndarray, reads: Sequence[np.ndarray]) -> int:
     return _rows.ring_rows(Life("", 1, written, dies))
 
 
-def _read_afterwards(own: RowStep, times: Sequence[np.ndarray], index: int, others: Sequence[tuple[int, Reader]]) -> bool:
-    """Whether another step reads a row of an operand after step `index` would have put a row of its result there.
+def _read_afterwards(own: RowStep, times: np.ndarray, others: Sequence[tuple[np.ndarray, Reader]]) -> bool:
+    """Whether another step reads a row of an operand after a step, at `times`, would have put a row of its result there.
 
-    Where rows of several steps alternate, that may be a step that comes before it.
+    Where rows of several steps alternate, that may be a step that comes before it. others: when they read.
     """
     rows = own.out_rows
-    written = times[index] if rows == own.rows else np.full(rows, times[index][0])
-    return any((reader.last_reads(times[at], rows) >= written).any() for at, reader in others)
+    written = times if rows == own.rows else np.full(rows, times[0])
+    return any((reader.last_reads(at, rows) >= written).any() for at, reader in others)
 
 
 def _reusable(plan: Plan, step: Step) -> list[str]:
@@ -171,9 +173,29 @@ def _caller_owned(plan: Plan) -> set[str]:
 
 def units(plan: Plan) -> list[Unit]:
     """The schedule in units of time: one row each, or a step that cannot be split."""
+    return [unit for call in _units_of_calls(plan) for unit in call]
+
+
+def _units_of_calls(plan: Plan) -> list[list[Unit]]:
+    """The same, call by call."""
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    return [(c.step, row) for c in plan.calls
-            for row in (range(c.first, c.end) if steps[c.step].splits else range(1))]
+    return [[(c.step, row) for row in (range(c.first, c.end) if steps[c.step].splits else range(1))] for c in plan.calls]
+
+
+def together(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """For each unit of time the first and the last one that other cores may be at: those of its phase, if it is theirs too."""
+    begins = np.arange(len(units(plan)))
+    ends, at = begins.copy(), np.cumsum([0, *map(len, _units_of_calls(plan))])
+    for first, end in plan.spans:
+        if len({c.core for c in plan.calls[first:end]}) > 1:
+            begins[at[first]:at[end]], ends[at[first]:at[end]] = at[first], at[end] - 1
+    return begins, ends
+
+
+def _stretched(life: Life, begins: np.ndarray, ends: np.ndarray) -> Life:
+    """The same buffer, in use for the whole of each phase in which any of several cores uses it."""
+    return replace(life, born=begins[life.born], dies=ends[life.dies],
+                   spans=_rows.merged([(int(begins[a]), int(ends[b])) for a, b in life.spans]))
 
 
 def lifetimes(plan: Plan) -> list[Life]:
@@ -189,12 +211,13 @@ def lifetimes(plan: Plan) -> list[Life]:
         if life.name in kept:
             life.dies[:] = len(order) - 1
             life.spans = _rows.merged(list(zip(life.born.tolist(), life.dies.tolist(), strict=True)))
-    for s, at in zip(plan.steps, times, strict=True):
+    for i, (s, at) in enumerate(zip(plan.steps, times, strict=True)):
         if s.spec.scratch and len(at):
             spans = [(int(at[0]), int(at[-1]))] if s.spec.keeps else _rows.merged([(t, t) for t in at.tolist()])
-            found.append(Life(f"{s.function} scratch", s.spec.scratch, np.array([spans[0][0]]), np.array([spans[-1][1]]),
-                              scratch=True, spans=spans))
-    return found
+            for core in sorted({c.core for c in plan.calls if c.step == i}):
+                found.append(Life(plan.scratch(s, core), s.spec.scratch, np.array([spans[0][0]]), np.array([spans[-1][1]]),
+                                  scratch=True, spans=spans))
+    return [_stretched(life, *together(plan)) for life in found] if plan.phases else found
 
 
 def all_bounds(buffers: Sequence[Life]) -> Bounds:
@@ -269,8 +292,12 @@ def _check_fit(plan: Plan) -> None:
                          hint=("--place exact, " if plan.options.place != "exact" and peak.bytes <= ram.bytes else "")
                               + "a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")
-    if plan.weight_bytes > flash.bytes:
+    code = price.code_bytes(plan)
+    if plan.weight_bytes + code > flash.bytes:
         largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in plan.constants(s)))
-        raise DoesNotFit(f"the weights need {plan.weight_bytes} bytes of {flash_name}, {plan.target.name} has "
-                         f"{flash.bytes}: {plan.weight_bytes - flash.bytes} too many", node=largest.node.name,
-                         op=largest.node.op, hint="int8 weights, or a target with more flash")
+        shared = price.code_bytes(replace(plan, options=replace(plan.options, share_kernels="always")))
+        raise DoesNotFit(f"{plan.weight_bytes} bytes of weights and about {code} of code need about "
+                         f"{plan.weight_bytes + code} bytes of {flash_name}, {plan.target.name} has {flash.bytes}: "
+                         f"{plan.weight_bytes + code - flash.bytes} too many", node=largest.node.name, op=largest.node.op,
+                         hint=(f"--share-kernels always (about {code - shared} bytes less), " if shared < code else "")
+                              + "int8 weights, or a target with more flash")

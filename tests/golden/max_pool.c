@@ -18,7 +18,7 @@ static F2C_INLINE void digits_fp32_4_maxpool(const float *restrict x, float *res
             const int32_t iy = top + (ky * DIL_H);
             x_rows[ky] = &x[(iy % 2) * X_SH];
         }
-        float *const y_row = &y[(oy % 3) * Y_SH];
+        float *const y_row = &y[oy * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ++ox) {
             const int32_t left = (ox * STRIDE_W) - PAD_LEFT;
             const int32_t kx_first = (left < 0) ? ((DIL_W - 1 - left) / DIL_W) : 0;

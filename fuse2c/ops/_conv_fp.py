@@ -1,0 +1,61 @@
+"""Convolutions of float32 on cores with an FPU: see _fp.py and _fp_depthwise.py."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuse2c.ir.types import DType
+from fuse2c.ops import _dsp, _fp, _fp_depthwise, _tile, _window
+from fuse2c.ops._conv import adjacent, base_spec, is_depthwise, is_pointwise, is_tiled, matrix, unpadded
+from fuse2c.ops._tile import index
+from fuse2c.ops.base import Call, Spec
+
+
+def is_fp(c: Call) -> str:
+    """One group of float32."""
+    if why := is_tiled(c):
+        return why
+    return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
+
+
+def fp_spec(c: Call) -> Spec:
+    """Rows of the windows are read in place, or brought together in a strip for each."""
+    flat, bias = matrix(c)
+    x, names = c.type(0), _window.constants(c, c.attrs.window)
+    found, pixel = _dsp.runs(names["OUT_W"]), x.shape[1] * names["K_W"]
+    # What is gathered has no gaps between pixels, and one function reads both.
+    dense = is_pointwise(c) == "" or names["X_SW"] in (0, x.shape[1])
+    in_place = dense and adjacent(c, names)
+    pitch = names["STRIDE_W"] * (names["X_SW"] if in_place else 0) or pixel
+    strips = {r.key: _fp.Strip(1, (r.size - 1) * names["STRIDE_W"] + names["K_W"]) if in_place
+              else _fp.Strip(r.size, names["K_W"]) for r in found}
+    strip = max(s.groups * s.width for s in strips.values()) * x.shape[1]
+    own = {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1], "STRIP": strip, "IN_PLACE": int(in_place),
+           "COLUMN_STEP": 1 if in_place else names["DIL_W"]}
+    flags = _fp.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
+    return base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
+                     {"w": _tile.pack(flat, _fp.block_size(found)), "b": bias}, own, strips=strips, **flags)
+
+
+def is_depthwise_fp(c: Call) -> str:
+    """float32, as many outputs as channels, windows of a few columns; no output sees nothing but padding in its row."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    if c.type(0).dtype != DType.F32 or c.type(1).shape[0] != c.attrs.group:
+        return "not float32, or several outputs a channel"
+    if len(c.y[0].shape) < 4 or not 1 < c.attrs.window.kernel[1] <= _fp_depthwise.WIDEST:
+        return "a window of one column, or of very many"
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 1, positions=c.y[0].shape[3])
+    return "" if inside.any(axis=1).all() else "a column of the result sees nothing but padding"
+
+
+def depthwise_fp_spec(c: Call) -> Spec:
+    """Tiles of a row; rows of the window that are padding are left out, and so are columns."""
+    flat, bias = matrix(c)
+    names = _window.constants(c, c.attrs.window)
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 1, positions=names["OUT_W"])
+    found, tiles = _fp_depthwise.spans(names, inside)
+    spec = base_spec(c, 0, {"w": flat.reshape(-1), "b": bias}, {}, spans=found, tile=tiles, channels=names["OUT_C"],
+                     window_rows=names["K_H"], window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]))
+    rows = int(_window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum())
+    effort = _fp_depthwise.effort(found, names["OUT_H"], rows)
+    return replace(spec, macs=unpadded(c), effort={key: n * names["OUT_C"] for key, n in effort.items()})

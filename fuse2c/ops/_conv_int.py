@@ -1,0 +1,139 @@
+"""A convolution's integer kernels for cores without vectors: with Arm's DSP extension, and those that multiply words only."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from fuse2c.ops import _dsp, _dsp_depthwise, _dsp_stream, _fields, _tile, _window
+from fuse2c.ops._conv import (
+    base_spec,
+    is_depthwise,
+    is_pointwise,
+    is_tiled,
+    matrix,
+    requant,
+)
+from fuse2c.ops.base import Call, Spec
+
+
+def is_depthwise_rows(c: Call) -> str:
+    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    w = c.attrs.window
+    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
+        return "a window of one column, dilated, or several outputs a channel"
+    weights = c.constant(1)
+    return _dsp.why_not(_tile.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
+
+
+def is_dsp(c: Call) -> str:
+    """One group of integers whose weights fit into bytes."""
+    if why := is_tiled(c):
+        return why
+    if c.attrs.group > 1:
+        return "grouped"
+    w = c.constant(1)
+    return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+
+
+def is_pointwise_dsp(c: Call) -> str:
+    """A pointwise convolution of such integers."""
+    return is_dsp(c) or is_pointwise(c)
+
+
+def depthwise_rows_spec(single: bool, sizes: tuple[int, ...] = _dsp_depthwise.SIZES) -> Callable[[Call], Spec]:
+    """The spec of a kernel that computes tiles of a row, of one of these sizes; see `_dsp_depthwise.Rows` for `single`."""
+    def spec(c: Call) -> Spec:
+        names = _window.constants(c, c.attrs.window)
+        rows = _dsp_depthwise.Rows(names["K_W"], names["STRIDE_W"], names["X_SW"] == 1, _dsp.widening(c.type(0)), single)
+        return depthwise_spec(c, names, rows, sizes)
+    return spec
+
+
+def depthwise_spec(c: Call, names: dict[str, int], rows: _dsp_depthwise.Rows, sizes: tuple[int, ...]) -> Spec:
+    """Rows of the window that are padding are in the accumulator's start, or read like others from a table of zero points."""
+    flat, bias = matrix(c)
+    zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
+    height, taps = names["K_H"], names["K_W"]
+    unrolled = height <= _dsp_depthwise.UNROLLED
+    flowing = _dsp_stream.stream(names, rows, end.channel) if unrolled and _dsp.alone(c) else None
+    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
+    tables = {"w": _dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)}
+    inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
+    padding, forms = _dsp_depthwise.padding(rows), _dsp_depthwise.forms(height, not inside.all(), rows.planar)
+    masked = any(f.masked for f in forms)
+    if masked:
+        tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
+    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding,
+             "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
+             "masked": masked, "ranged": any(f.ranged for f in forms), "closed": "}" if len(forms) > 1 else "",
+             "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
+           "MIDDLE": flowing[0].middle if flowing else _dsp_depthwise.middle(found).end}
+    if flowing is not None:
+        flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
+    effort = _dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
+    spec = replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel,
+                   effort={key: n * names["OUT_C"] for key, n in effort.items()})
+    rows_inside = c.type(0).shape[0] * int(inside.sum())
+    return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
+
+
+def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
+    """The spec of a kernel with tiles of at most `pixels` pixels; what they read is in strips: as it lies, or gathered."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        x, y = c.type(0), c.y[0]
+        names = _window.constants(c, c.attrs.window)
+        seg = _dsp.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        found = _dsp.runs(names["OUT_W"], pixels)
+        end = _dsp.finish(c, requant(c, flat, c.constant(2)))
+        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
+        own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own | flags.pop("own")
+        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
+    return spec
+
+
+def fields_spec(pixels: int, core: _fields.Core) -> Callable[[Call], Spec]:
+    """The same for cores that multiply words only."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        x, y = c.type(0), c.y[0]
+        names = _window.constants(c, c.attrs.window)
+        seg = _fields.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        found = _dsp.runs(names["OUT_W"], pixels)
+        tables, words, flags = _fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
+        own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
+        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
+        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, **flags)
+    return spec
+
+
+def alone_spec(core: _fields.Core) -> Callable[[Call], Spec]:
+    """The spec of a kernel that reads pixels in place, one by one."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        tables, flags = _fields.alone_flags(c.type(0), flat, c.y[0].strides[1], core)
+        return base_spec(c, 0, tables | {"b": bias}, {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1]}, **flags)
+    return spec
+
+
+def is_alone(c: Call) -> str:
+    """A pointwise convolution of one pixel a row."""
+    if why := is_pointwise_dsp(c):
+        return why
+    return _fields.alone(_window.plane(c.y[0].shape[2:], 1)[1], c.type(0).shape[1])
+
+
+def strips(c: Call, names: dict[str, int], loose: bool, words: int,
+           widest: _dsp.Strip | _fields.Strip) -> tuple[dict[str, int], int]:
+    """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
+    x = c.type(0)
+    in_line = not loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
+    own = {"FILL": c.quant(0).zero[0], "ADJACENT": int(in_line), "GROUP_STEP": names["STRIDE_W"],
+           "COLUMN_STEP": names["DIL_W"] if loose else 1, "EDGE": words}
+    return own, 0 if is_pointwise(c) == "" else widest.groups * widest.width * x.shape[1]

@@ -1,0 +1,190 @@
+"""Several cores share an inference (`--cores`): which of them computes what, in phases between which they meet.
+
+The partitions of stream.py are candidates here, too: a group of steps that take turns row by row is what one core does at
+a stretch, a step alone may be divided by rows. What is in use while several cores work stays where it is for the whole
+phase (place.py); so a schedule for several cores takes more RAM than one for a single core.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from fuse2c import price
+from fuse2c.errors import PlanError
+from fuse2c.fusion.dsl import barred
+from fuse2c.passes import _groups, _phases, _rows, _search, assign, join, order, place, stream
+from fuse2c.passes._phases import Job, Problem
+from fuse2c.passes._rows import RowStep
+from fuse2c.passes._search import Candidate
+from fuse2c.plan import Call, Decision, Phase, Plan, Step
+
+
+def run(plan: Plan) -> Plan:
+    """The plan with a schedule for several cores."""
+    if plan.options.cores == 1 or not plan.steps:
+        return plan
+    apart = [n for n in plan.target.cores[:plan.options.cores] if plan.target.processors[n].link.program]
+    if apart and plan.options.arena != "caller":
+        raise PlanError(f"{apart[0]} has a program of its own, which does not know where this one's arena is",
+                        hint="--arena caller: both programs pass the same address, in memory that both reach")
+    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    alone = _groups.Partition()
+    for i in range(len(steps)):
+        alone = _groups.Partition(0, 0, range(i, i + 1), alone)
+    parts = stream.thinned(plan, price.of_steps(plan), _groups.front(plan, steps))
+    candidates = [alone, *(p for p in parts if _allowed(plan, p))]
+    spreads = [Spread(plan, p.groups) for p in candidates]
+    found = {Candidate(p, price.of_plan(p), False): s for s in spreads for p in [place.arranged(join.kernels(s.planned))]}
+    best = _search.best(list(found))
+    return replace(found[best].planned, front=tuple(map(stream.point, _search.unbeaten(found))), point=stream.point(best),
+                   decisions=(*plan.decisions, *found[best].decisions(), *_search.refusals(found, best)))
+
+
+def _allowed(plan: Plan, part: _groups.Partition) -> bool:
+    """Whether no group fuses what the options keep apart."""
+    many = [g for g in part.groups if len(g) > 1]
+    return not any(barred(plan.options.fuse_barriers, plan.steps[i].node) for g in many for i in g[:-1]) \
+        and (plan.options.fuse or not many)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One partition of the steps into groups, and what each core does of it."""
+
+    plan: Plan
+    groups: Sequence[range]
+
+    @cached_property
+    def rows(self) -> list[RowStep]:
+        """The steps in terms of rows."""
+        return [_rows.row_step(self.plan, s) for s in self.plan.steps]
+
+    @cached_property
+    def variants(self) -> Mapping[int, Mapping[int, Step]]:
+        """Each step on each core, as far as it may run there."""
+        return assign.variants(self.plan)
+
+    @cached_property
+    def stretches(self) -> list[list[range]]:
+        """Groups that one core computes one behind the other: what has nothing to do goes with what follows."""
+        found: list[list[range]] = [[]]
+        for group in self.groups:
+            found[-1].append(group)
+            if not all(self.plan.steps[i].spec.written for i in group):
+                found.append([])
+        return found[:-1]
+
+    @property
+    def rest(self) -> list[range]:
+        """What has nothing to do, at the end."""
+        return list(self.groups[sum(map(len, self.stretches)):])
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The stretches as jobs."""
+        links = [self.plan.target.processors[n].link for n in self.cores]
+        byte = [(2 * link.line_cycles / link.line_bytes if link.line_bytes else 0.0)
+                + (1 / link.bytes_per_cycle if link.bytes_per_cycle else 0.0) for link in links]
+        return Problem([self._job(s) for s in self.stretches], byte, price.meeting(self.plan))
+
+    @property
+    def cores(self) -> list[str]:
+        """Names of the cores that share the inference."""
+        return self.plan.target.cores[:self.plan.options.cores]
+
+    def _job(self, groups: Sequence[range]) -> Job:
+        g, steps = self.plan.graph, [self.plan.steps[i] for group in groups for i in group]
+        writes = {t: g.type(t).bytes for s in steps for t in order.writes(self.plan, s)}
+        reads = {t: g.type(t).bytes for s in steps for t in order.reads(self.plan, s) if t not in writes}
+        cycles = tuple(self._cycles(groups, core) for core in range(len(self.cores)))
+        return Job(cycles, self._divisible(groups[-1]), reads, writes)
+
+    def _cycles(self, groups: Sequence[range], core: int) -> float:
+        """Of a stretch on a core, in cycles of the first one; with whose turn it is, where rows alternate."""
+        here, first = (self.plan.target.processors[self.cores[k]].processor for k in (core, 0))
+        own, total = self.variants[core], 0.0
+        for group in groups:
+            if any(i not in own for i in group):
+                return math.inf
+            turns = sum(self.rows[i].rows for i in group) if len(group) > 1 else 0
+            total += sum(price.of_step(self.plan, own[i]).cycles for i in group) + turns * here.turn * here.cpi
+        return total * first.clock_hz / here.clock_hz if here.clock_hz and first.clock_hz else total
+
+    def _divisible(self, group: range) -> int:
+        """Rows of a step that all cores can compute together; 0: they cannot."""
+        spec, i = self.plan.steps[group[0]].spec, group[0]
+        if len(group) > 1 or not self.rows[i].splits or spec.over_input or spec.keeps or assign.is_placed(self.plan, i):
+            return 0
+        kernels = {own[i].kernel if i in own else None for own in self.variants.values()}
+        return spec.rows if len(kernels) == 1 and spec.rows >= len(self.cores) else 0
+
+    @cached_property
+    def phases(self) -> list[_phases.Phase]:
+        """The schedule."""
+        return _phases.best(self.problem)
+
+    @cached_property
+    def planned(self) -> Plan:
+        """The plan with the calls of all cores, phase by phase, and in each core by core: an order for one thread, too."""
+        steps, calls, times = list(self.plan.steps), list[Call](), list[Phase]()
+        units: list[_rows.Unit] = []
+        for phase in self.phases:
+            times.append(Phase(len(calls), phase.cycles))
+            for core, jobs in enumerate(phase.jobs):
+                for job in jobs:
+                    for group in self.stretches[job]:
+                        part = self._units(group, phase.cuts[core:core + 2] if group is self.stretches[job][-1] else ())
+                        if not phase.cuts or core == 0:
+                            steps[group[0]:group[-1] + 1] = [self.variants[core][i] for i in group]
+                        elif group is not self.stretches[job][-1]:
+                            continue        # the first core has said that it is done
+                        calls += (replace(c, core=core) for c in stream.calls(self.plan, self.rows, part))
+                        units += part
+        for group in self.rest:
+            calls += stream.calls(self.plan, self.rows, self._units(group, ()))
+            units += self._units(group, ())
+        rings = stream.rings_of(self.plan, self.rows, self.groups, units)
+        return replace(self.plan, steps=tuple(steps), calls=tuple(calls), rings=rings, phases=tuple(times))
+
+    def _units(self, group: range, cut: Sequence[int]) -> list[_rows.Unit]:
+        """Rows in the order in which a core computes them; `cut`: the first of its own and the end."""
+        return [(group[0], row) for row in range(*cut)] if cut else _rows.interleaved(self.rows, group)
+
+    def decisions(self) -> Iterator[Decision]:
+        """What each core does, and why one waits."""
+        p, alone = self.problem, sum(job.cycles[0] for job in self.problem.jobs)
+        total, known = p.total(self.phases), math.isfinite(alone)
+        yield Decision("spread", f"{len(self.cores)} cores", total < alone, f"{total:,.0f} cycles in {len(self.phases)} phases"
+                       + f", {alone:,.0f} on one core" * known + f"; no schedule of these steps takes less than {p.bound:,.0f}")
+        for phase in self.phases:
+            busy = [core for core, jobs in enumerate(phase.jobs) if jobs]
+            if phase.cuts:
+                parts = ", ".join(f"rows {a} .. {b - 1} on {name}" for name, a, b in zip(
+                    self.cores, phase.cuts, phase.cuts[1:], strict=False) if b > a)
+                yield Decision("spread", self._named(phase.jobs[0]), True, parts)
+                continue
+            for core in busy:
+                beside = [self.cores[k] for k in busy if k != core]
+                yield Decision("spread", self._named(phase.jobs[core]), True, f"on {self.cores[core]}"
+                               + (f" beside {', '.join(beside)}" if beside else ""))
+            for job in phase.jobs[busy[0]] if len(busy) == 1 else ():
+                yield Decision("spread", self._named([job]), False, self._why_alone(job))
+
+    def _named(self, jobs: Sequence[int]) -> str:
+        ends = self.stretches[jobs[0]][-1][0], self.stretches[jobs[-1]][-1][-1]
+        return " .. ".join(dict.fromkeys(self.plan.steps[i].function for i in ends))
+
+    def _why_alone(self, job: int) -> str:
+        """Why a job is neither divided nor beside another."""
+        found, p = self.problem.jobs[job], self.problem
+        group = self.stretches[job][-1]
+        if found.rows:
+            saved = min(found.cycles) - _phases.divided(p, job).time
+            return f"dividing its rows saves {max(saved, 0):,.0f} cycles; the cores meet for {p.meeting:,.0f} before and after"
+        if len(group) > 1:
+            return "its steps take turns row by row, which one core does; nothing else is ready meanwhile"
+        if assign.is_placed(self.plan, group[0]):
+            return "asked for by --place-node"
+        return f"{self.plan.steps[group[0]].kernel.name} has no rows to divide; nothing else is ready, or worth it"

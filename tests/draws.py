@@ -1,0 +1,30 @@
+"""Layers drawn by hypothesis, for the tests of kernels for certain cores."""
+from __future__ import annotations
+
+import cases
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+
+DRAW = settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+
+
+def span(draw: st.DrawFn, most: int, kernels: list[int], pad: bool) -> tuple[int, int, int, int, int]:
+    """(size, kernel, stride, pad before, pad behind) along an axis, such that a window fits."""
+    size, kernel, stride = draw(st.integers(1, most)), draw(st.sampled_from(kernels)), draw(st.integers(1, 2))
+    before, behind = (draw(st.integers(0, kernel - 1)) if pad else 0 for _ in range(2))
+    return max(size, kernel - before - behind), kernel, stride, before, behind
+
+
+@st.composite
+def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool, dilate: bool = False) -> cases.Layer:
+    """A convolution of any width and number of channels, pads on four sides, perhaps with gaps between a window's columns."""
+    (h, kh, sh, top, bottom), (w, kw, sw, left, right) = (span(draw, most, kernels, True) for most in (5, 14))
+    channels, outs = draw(st.integers(2 if depthwise else 1, 13)), draw(st.integers(1, 9))
+    attrs = {"kernel_shape": [kh, kw], "strides": [sh, sw], "pads": [top, left, bottom, right]}
+    if dilate:
+        (dy, dx), (height, width) = draw(st.tuples(*[st.integers(1, 3)] * 2)), (h, w)
+        h, w = max(height, (kh - 1) * dy + 1 - top - bottom), max(width, (kw - 1) * dx + 1 - left - right)
+        attrs["dilations"] = [dy, dx]
+    if depthwise:
+        return cases.Layer((1, channels, h, w), (channels, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
+    return cases.Layer((1, channels, h, w), (outs, channels, kh, kw), attrs, draw(st.booleans()))

@@ -1,0 +1,137 @@
+"""float32 on cores with an FPU: the portable bodies on the host agree with numpy, and so does the board."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import cases
+import numpy as np
+import pytest
+from cases import FLOAT
+from draws import DRAW, layer
+from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
+from hypothesis import given
+from hypothesis import strategies as st
+from test_count import counted, planned
+
+from fuse2c import toolchain
+from fuse2c.bench import bench
+from fuse2c.check import sanitized
+from fuse2c.measure import qemu
+
+M4 = "cortex-m4"
+
+
+@pytest.mark.parametrize(("windows", "depthwise", "names"), [
+    ([1], False, {"pointwise_fp", "conv_fp"}), ([1, 2, 3, 5], False, {"pointwise_fp", "conv_fp"}),
+    ([2, 3, 5, 7], True, {"depthwise_fp"})], ids=["pointwise", "conv", "depthwise"])
+@pytest.mark.parametrize("dilate", [False, True])
+def test_drawn_convolutions(windows: list[int], depthwise: bool, names: set[str], dilate: bool, tmp_path: Path) -> None:
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(4):
+            data.draw(layer(windows, depthwise, dilate)).conv(FLOAT, b)
+        compiled = compile(b, tmp_path, target=M4)
+        assert dilate or set(kernels(compiled)) <= names
+        assert_c_is_reference(compiled)
+    run()
+
+
+def test_drawn_dense_layers(tmp_path: Path) -> None:
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(4):
+            rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
+            cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(FLOAT, b)
+        compiled = compile(b, tmp_path, target=M4)
+        assert set(kernels(compiled)) == {"pointwise_fp"}
+        assert_c_is_reference(compiled)
+    run()
+
+
+def chain(b: Builder, x: str, depths: tuple[int, ...], outs: int) -> str:
+    """Dense layers one behind the other: a loop nest."""
+    for depth, columns in zip(depths, (*depths[1:], outs), strict=True):
+        x = b.op("Relu", b.op("Gemm", x, b.floats(depth, columns, scale=depth ** -0.5), b.floats(columns)))
+    return x
+
+
+@pytest.mark.parametrize("depths", [(21, 8, 9), (640, 16, 19), (7, 3, 32)], ids=str)
+def test_rows_times_eight_columns(depths: tuple[int, ...], tmp_path: Path) -> None:
+    """Blocks of eight columns and a rest; depths of any remainder."""
+    b = Builder()
+    b.output(chain(b, b.input((2, depths[0])), depths, 13))
+    compiled = compile(b, tmp_path, target=M4)
+    assert kernels(compiled) == ["loop_nest"] and compiled.plan.steps[0].spec.flags["times"]
+    assert_c_is_reference(compiled)
+
+
+def test_products_of_what_is_not_constant_keep_their_loops(tmp_path: Path) -> None:
+    b = Builder()
+    x = chain(b, b.input((3, 10)), (10, 16), 9)
+    b.output(b.op("MatMul", x, b.input((9, 11))))
+    compiled = compile(b, tmp_path, target=M4)
+    assert "loop_nest" in kernels(compiled)
+    assert not any(s.spec.flags["times"] for s in compiled.plan.steps if s.kernel.name == "loop_nest")
+    assert_c_is_reference(compiled)
+
+
+def wide_strides(b: Builder) -> None:
+    """A convolution of half of the channels, and one of a tensor whose second half it is: pixels with gaps between."""
+    x = b.input((1, 12, 5, 9))
+    left, right = b.op("Split", x, outputs=2, axis=1)
+    y = b.op("Conv", left, b.floats(5, 6, 3, 3), pads=[1, 1, 1, 1])
+    b.output(b.op("Concat", y, b.op("Conv", right, b.floats(3, 6, 1, 1)), axis=1))
+
+
+def all_kinds() -> Builder:
+    """Odd everything: all kernels of this file, with residuals, strides and pads."""
+    b = Builder()
+    for name in ("conv-2d", "conv-2d-dilated", "conv-1d", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding",
+                 "conv-depthwise-wholly-padding", "conv-one-channel", "conv-batch", "conv-depthwise-batch",
+                 "conv-one-pixel-padded", "dense-gemm", "dense-gemm-turned", "net-residual-relu", "net-residual-clip",
+                 "net-planar", "net-nhwc", "net-flattened"):
+        cases.all_layers()[name](FLOAT, b)
+    for columns in (4, 11):
+        cases.Layer((1, 6, 5, columns), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}).conv(FLOAT, b)
+        cases.Layer((1, 9, 5, columns), (7, 9, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}).conv(FLOAT, b)
+    for rows in (1, 3):
+        cases.Dense((rows, 41), (15, 41), {"transB": 1}, (15,)).build(FLOAT, b)
+    wide_strides(b)
+    b.output(chain(b, b.input((2, 21)), (21, 8, 9), 13))
+    return b
+
+
+def test_gaps_between_pixels(tmp_path: Path) -> None:
+    b = Builder()
+    wide_strides(b)
+    assert_c_is_reference(compile(b, tmp_path, target=M4))
+
+
+def test_under_sanitizers(tmp_path: Path) -> None:
+    """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
+    compiled = compile(all_kinds(), tmp_path, target=M4)
+    assert {"conv_fp", "depthwise_fp", "depthwise", "pointwise_fp", "loop_nest"} <= set(kernels(compiled))
+    assert_c_is_reference(compiled)
+    rows = samples(compiled.plan, 1)
+    for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
+        assert all(np.array_equal(x[t], y[t]) for t in x)
+
+
+def test_work_is_counted(tmp_path: Path) -> None:
+    """Multiply-accumulates as the plan says."""
+    plan = compile(all_kinds(), tmp_path, target=M4).plan
+    assert counted(plan) == planned(plan)
+
+
+@pytest.mark.parametrize("opt", ["-O0", "-Os", "-O3"])
+def test_on_the_board(opt: str, tmp_path: Path) -> None:
+    """The instructions do in QEMU what the portable bodies do here, optimised or not."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    compiled = compile(all_kinds(), tmp_path, target=M4)
+    assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0
