@@ -175,6 +175,17 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
 
+/** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,
+ *  `name` to an intrinsic. gcc 12 would take the predicate to a core register and back. */
+#if defined(__clang__)
+#define F2C_LIMIT(y, v, sign, name, limit) (y = vpselq_f32(vdupq_n_f32(limit), v, vcmp##name##q_n_f32(v, limit)))
+#else
+#define F2C_LIMIT(y, v, sign, name, limit) \
+    mve_pred16_t f2c_lanes; \
+    __asm__("vcmp.f32 " sign ", %q2, %3\n\tvpsel %q0, %q4, %q2" \
+            : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "r"(limit), "w"(vdupq_n_f32(limit)))
+#endif
+
 /** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_NARROW: the same, eight at most.
  *  F2C_MOST_SUMS: how many such vectors of sums fit into the registers beside what they are made of.
  *  F2C_FUSED(n, sum, a, b): sum + a * b for vectors of n floats, rounded once where the core has that instruction. */

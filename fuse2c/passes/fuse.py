@@ -73,7 +73,7 @@ def grown(plan: Plan, g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None
 def _barred(g: Graph, group: Sequence[Node], node: Node, barriers: Sequence[str]) -> str:
     """Whether an edge between a node and the group passes a barrier; parts of a layer stay apart, as each is to be short."""
     if part(node) != part(group[0]):
-        return "another part of a layer of which a row is too long for a step"
+        return "another part of a layer"
     if not barriers:
         return ""
     edges = [n for n in group if any(t in node.inputs for t in n.outputs)]
