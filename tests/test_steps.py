@@ -20,7 +20,7 @@ from fuse2c.passes._units import units
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 TICK = 40               # instructions: the granularity of the emulated timer
-HARNESS = 8             # instructions around the call that is measured
+HARNESS = 24            # instructions around the call that is measured, up to the readings of the timer
 
 
 def conv(b: Builder, x: str, channels: int, out: int, **attrs: object) -> str:
