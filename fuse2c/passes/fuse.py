@@ -10,6 +10,7 @@ from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import _vector, all_ops
 from fuse2c.ops.base import Group, bind
 from fuse2c.passes.select import refuse
+from fuse2c.passes.split import part
 from fuse2c.plan import Decision, Plan
 
 
@@ -70,7 +71,9 @@ def grown(plan: Plan, g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None
 
 
 def _barred(g: Graph, group: Sequence[Node], node: Node, barriers: Sequence[str]) -> str:
-    """Whether an edge between a node and the group passes a barrier."""
+    """Whether an edge between a node and the group passes a barrier; parts of a layer stay apart, as each is to be short."""
+    if part(node) != part(group[0]):
+        return "another part of a layer"
     if not barriers:
         return ""
     edges = [n for n in group if any(t in node.inputs for t in n.outputs)]
