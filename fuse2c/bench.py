@@ -14,7 +14,8 @@ from fuse2c.check.compare import Difference, difference
 from fuse2c.codegen import project
 from fuse2c.errors import TargetError
 from fuse2c.ir.types import pack
-from fuse2c.measure import elf, qemu, stack
+from fuse2c.measure import elf, qemu, spills, stack
+from fuse2c.measure.spills import Spills
 from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
@@ -44,12 +45,14 @@ class BenchResult:
     ram_bytes: dict[str, int | None]
     mismatches: int | None
     stack_path: tuple[str, ...] = ()
+    spills: tuple[Spills, ...] | None = None        # of the functions that have any, the worst first; None on the host
 
     def json(self) -> dict[str, Any]:
         """The documented keys of `bench --json`."""
         return {k: getattr(self, k) for k in (
             "model", "target", "compiler", "flags", "instructions", "macs", "launches", "launches_unfused", "calls",
-            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches")}
+            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches")} | {
+                "spills": None if self.spills is None else [s.json() for s in self.spills]}
 
 
 def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | None = None,
@@ -71,6 +74,7 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
             run = qemu.run(firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
         # The host's objects are no ELF for a microcontroller, and its stack is no concern.
         sizes = elf.sizes(objects, name) if cflags else None
+        spilled = spills.of_objects(objects, tools.cc) if cflags else None
         deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
     static = sizes.static_without(f"{name}_arena") if sizes else None
     depth = deepest.bytes if deepest else None
@@ -84,7 +88,7 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         ram_bytes={"arena": arena, "static": static, "stack": depth,
                    "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
-        stack_path=deepest.path if deepest else ())
+        stack_path=deepest.path if deepest else (), spills=spilled)
 
 
 def measured(plan: Plan, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> qemu.Measurement:

@@ -94,6 +94,11 @@ def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
         a, b = r["measured"]["unfused"], r["measured"]["fused"]
         rows.append({"label": "instructions, measured in QEMU", "unfused": number(a), "fused": number(b),
                      "saved": _percent(1 - b / a if a and b else None), "limit": "–"})
+        for label, key in (("values that wait on the stack, words, measured", "slots"),
+                           ("stack accesses in innermost loops, measured", "inner")):
+            a, b = (None if r["measured"][which] is None else sum(s[key] for s in r["measured"][which])
+                    for which in ("spills_unfused", "spills"))
+            rows.append({"label": label, "unfused": number(a), "fused": number(b), "saved": "–", "limit": "–"})
     for label, key in (("cycles", "cycles"), ("cycles at worst", "cycles_worst"), ("time, ms", "time_ms"),
                        ("energy, µJ", "energy_uj")):
         row(label, key)

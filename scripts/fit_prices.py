@@ -178,21 +178,25 @@ def main() -> None:
     parser.add_argument("-t", "--target", action="append", required=True)
     parser.add_argument("--check", action="store_true", help="change nothing")
     parser.add_argument("--quick", action="store_true", help="fused plans of the named models only: for slow analyses")
+    parser.add_argument("--only", action="append", metavar="KERNEL", help="fit only these families, and keep the other prices")
     parser.add_argument("--cache", type=Path, help="folder for counts; what has the same C is not analysed again")
     parser.add_argument("models", nargs="+", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
-            args.check, WAYS[:1] if args.quick else WAYS, args.cache)
+            args.check, WAYS[:1] if args.quick else WAYS, args.cache, args.only)
 
 
-def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]], cache: Path | None) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]], cache: Path | None,
+        only: list[str] | None) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
         for s in samples(models, name, ways, cache):
             finer, family = price.families(s.step)
-            groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
+            family = finer if family in BY_OPERATOR else family
+            if only is None or family in only:
+                groups.setdefault(family, []).append(s)
         known = target.load(name).price
         prices = {k: known.get(k) if check else fitted(g) for k, g in sorted(groups.items())}
         for kernel, group in sorted(groups.items()):

@@ -175,7 +175,8 @@ def depthwise_mve_spec(c: Call) -> Spec:
     tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
     spec = base_spec(c, flags.pop("scratch"), tables, own | cropped | {"FILL": zero}, **flags)
     assert spec.finish is not None
-    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]),
+    effort = _mve_depthwise.effort({**spec.constants}, flags["taps"], flags["adjacent"])
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]), effort=effort,
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
