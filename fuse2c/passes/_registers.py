@@ -1,8 +1,8 @@
 """An estimate of what a kernel keeps live in its loops, against the core's registers: what is more lies on the stack.
 
-Pointers that advance or are added to, accumulators, counters, what is being computed; a kernel of several steps also keeps whose turn it is, the
-tables of its schedule and the caller's pointers. Innermost loops that are functions of their own have the registers to
-themselves, and are not counted. `bench` says what the compiler made of it.
+Pointers that advance or are added to, accumulators, counters, what is being computed; a kernel of several steps also keeps
+whose turn it is, the tables of its schedule and the caller's pointers. Innermost loops that are functions of their own have
+the registers to themselves, and are not counted. `bench` says what the compiler made of it.
 """
 from __future__ import annotations
 
