@@ -71,7 +71,7 @@ class Compiled:
 
     def bench(self, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> _bench.BenchResult:
         """Instructions, flash, RAM; see fuse2c.bench."""
-        return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
+        return _bench.bench(self.plan, self.unfused().plan, self.path, opt=opt, cc=cc, seed=seed)
 
     def proven(self, *, opt: str = "-O3", cc: str | None = None) -> Compiled:
         """In steps, on a board: the model in steps whose bounds are proven from the machine code of this compiler.

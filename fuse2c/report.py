@@ -126,6 +126,10 @@ def bench_table(r: BenchResult) -> Table:
         row("values that wait on the stack, words", sum(s.slots for s in r.spills))
         row("stack accesses in innermost loops", sum(s.inner for s in r.spills))
     row("outputs that differ from the host's", r.mismatches)
+    if r.host_us["fuse2c"] is not None:
+        for who, value in r.host_us.items():
+            label = "time, of onnxruntime's" if who == "ratio" else f"time, {who}, us"
+            table.add_row(label, "", "-" if value is None else f"{value:,.2f}")
     return table
 
 

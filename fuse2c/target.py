@@ -11,7 +11,7 @@ from fuse2c.errors import TargetError, did_you_mean
 
 FOLDER = Path(__file__).parent / "targets"
 # What kernels may ask for. mla, mul: words are multiplied, and in one instruction added, and there is nothing better.
-FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve", "mla", "mul")
+FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve", "mla", "mul", "vectors")
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 HELD = ("arena", "weights")                         # what a memory may hold
 STATUS = ("estimated", "vendor", "measured")        # of a target's figures

@@ -32,6 +32,7 @@ from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
 from fuse2c.measure import elf
 from fuse2c.names import identifier
+from fuse2c.ops.base import EFFORT
 from fuse2c.options import Options
 from fuse2c.passes import _rows, place, stream
 from fuse2c.pipeline import PIPELINE
@@ -148,6 +149,8 @@ def fitted(group: list[Sample]) -> Price:
 def known_from(group: list[Sample]) -> tuple[str, ...]:
     """The counts that so many different steps can tell apart: few of them, and what matters most, from few steps."""
     different = len({s.instructions for s in group})
+    if all(set(s.step.spec.effort) == set(EFFORT) for s in group):
+        return (*EFFORT, "alu", "output", "operand", "row", "call")      # the kernels say themselves what they do
     main = "mac" if any(s.step.work.macs for s in group) else "output"
     return price.COUNTS if different > FEW else (main, "output", "row") if different > 2 else (main,)
 

@@ -14,7 +14,20 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _conv_fp, _dsp, _fields, _fp, _mve, _mve_depthwise, _tile, _volume, _window, _winograd
+from fuse2c.ops import (
+    _conv_fp,
+    _dsp,
+    _fields,
+    _fp,
+    _mve,
+    _mve_depthwise,
+    _tile,
+    _vector,
+    _vector_conv,
+    _volume,
+    _window,
+    _winograd,
+)
 from fuse2c.ops._conv import (
     adjacent,
     base_spec,
@@ -239,6 +252,8 @@ OP = Op(
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
           for core in _fields.CORES),
         _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
+        _by_strides("depthwise_vec", _vector_conv.depthwise, when=_vector_conv.is_depthwise_vec, needs=_vector.NEEDS),
+        _by_strides("depthwise_quads", _vector_conv.quads, when=_vector_conv.is_quads, needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
@@ -252,6 +267,8 @@ OP = Op(
           for core in _fields.CORES for n in _fields.TILES),
         _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
         _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
+        _by_strides("conv_winograd", _vector_conv.winograd, when=_vector_conv.is_winograd, needs=_vector.NEEDS),
+        _by_strides("conv_vec", _vector_conv.spec, when=_vector_conv.when, needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

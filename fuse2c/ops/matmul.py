@@ -15,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _dsp_dense, _fields, _fp, _mve, _tile
+from fuse2c.ops import _dsp, _dsp_dense, _fields, _fp, _mve, _tile, _vector
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -267,6 +267,20 @@ def mve_spec(c: Call) -> Spec:
     return Spec(constants=names, tables=tables, finish=finish, by_rows=True, flags=flags | {"rowwise": True})
 
 
+def vector_when(c: Call) -> str:
+    """A dense layer of float32, or of integers in whole fours whose weights fit into bytes."""
+    return dense_when(c) or _vector.why_not(c.type(0), dense(c)[0] if c.quantised else None)
+
+
+def vector_spec(c: Call) -> Spec:
+    """A pointwise convolution over M pixels of K channels."""
+    flat, bias, finish = dense(c)
+    depth, columns = flat.shape[1], flat.shape[0]
+    rows = c.type(0).count // depth
+    tables, own, flags = _vector.dense(flat, bias, c.type(0).dtype, rows)
+    return Spec(constants=pixels(rows, depth, columns) | own, tables=tables, finish=finish, by_rows=True, flags=flags)
+
+
 def pixels(rows: int, depth: int, columns: int) -> dict[str, int]:
     """The constants of a pointwise convolution over one row of pixels."""
     return {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
@@ -369,7 +383,8 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
+    kernels=(Kernel("conv_vec", vector_spec, when=vector_when, needs=_vector.NEEDS),
+             Kernel("dense_rows", by_rows_spec, when=by_rows_when),
              Kernel("pointwise_mve", mve_spec, when=mve_when, needs=_mve.NEEDS),
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
