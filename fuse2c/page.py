@@ -118,7 +118,8 @@ def _graph(r: Mapping[str, Any]) -> str:
     edges = []
     for k in r["kernels"]:
         name = f"kernel {k['number']}"
-        note = f"{short(k['cycles'])} cycles, {_percent(k['share'])}"
+        how = f"{k['steps'][0]['kernel']}, " if len(k["steps"]) == 1 else ""
+        note = f"{how}{short(k['cycles'])} cycles, {_percent(k['share'])}"
         boxes[name] = plots.Box(f"{k['number']}: {_brief(k)}", note, k["share"], f"#kernel-{k['number']}")
         edges += [(f"kernel {n}", name) for n in k["after"]] + [(n, name) for n in k["reads"] if n in boxes]
     for name, number in r["ends"]["made_by"].items():

@@ -48,6 +48,7 @@ def _svg(figure: Any, label: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{label}">', text, count=1,
                   flags=re.S)
+    text = text.replace(' target="_blank"', "")     # links lead to places on the page
     return text.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
 
 
@@ -137,7 +138,8 @@ def graph(boxes: Mapping[str, Box], edges: Sequence[tuple[str, str]], label: str
                  "linewidth": 0.6, "facecolor": "none" if box.end else (*_rgb(COLOURS["fused"]), 0.12 + 0.6 * box.share)}
         text = axes.text(*place[name], box.title + (f"\n{box.note}" if box.note else ""), ha="center", va="center",
                          fontsize=size, bbox=style, parse_math=False)
-        text.set_url(box.link or None)
+        for part in (text, text.get_bbox_patch()):
+            part.set_url(box.link or None)
     return _svg(figure, label)
 
 

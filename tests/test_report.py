@@ -139,7 +139,8 @@ def test_a_browser_shows_it(found: dict[str, Any], browser: Any, width: int, sch
     dark = tab.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
     assert tab.locator("svg").count() == pictures(many) and tab.locator("svg").first.bounding_box()["height"] > 100
-    tab.locator("#plan svg a").nth(3).click()       # a box of the graph opens its kernel
+    tab.locator("#plan > .graph svg a text").first.click()      # a box of the graph opens its kernel
+    tab.wait_for_selector("details.kernel[open]", timeout=5000)
     assert tab.locator("details.kernel[open]").count() == 1
     box = tab.locator("details.kernel").first
     box.locator("summary").click()
