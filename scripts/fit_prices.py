@@ -42,6 +42,7 @@ from fuse2c.target import Price
 # How each model is planned: so that there are steps of all kernels.
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
 BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
+BY_END = ("DequantizeLinear",)      # what ends a kernel so that it finishes elements one by one
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
 MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price
@@ -217,8 +218,9 @@ def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapp
         groups: dict[str, list[Sample]] = {}
         for s in samples(models, name, ways, cache):
             finer, family = price.families(s.step)
-            family = finer if family in BY_OPERATOR else family
-            if only is None or family in only:
+            ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
+            family = finer if family in BY_OPERATOR or ends in BY_END else family
+            if only is None or {family, s.step.kernel.name} & set(only):
                 groups.setdefault(family, []).append(s)
         known = target.load(name).price
         prices = {k: known.get(k) if check else fitted(g) for k, g in sorted(groups.items())}

@@ -142,7 +142,7 @@ def test_a_browser_shows_it(found: dict[str, Any], browser: Any, width: int, sch
     tab.locator("#plan > .graph svg a text").first.click()      # a box of the graph opens its kernel
     tab.wait_for_selector("details.kernel[open]", timeout=5000)
     assert tab.locator("details.kernel[open]").count() == 1
-    box = tab.locator("details.kernel").first
+    box = tab.locator("details.kernel").nth(2)
     box.locator("summary").click()
     assert box.locator("li").first.is_visible()
     head = tab.locator("table.sortable th button").nth(4)

@@ -213,7 +213,9 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
-    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+    spec = base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+    lines = 0 if direct else names["K_H"]
+    return replace(spec, effort=_mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines))
 
 
 def is_winograd(c: Call) -> str:
