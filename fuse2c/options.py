@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -43,8 +44,9 @@ class Options:
     numbers. optimize: one of OBJECTIVES, or weights of a sum. ram, flash: limits in bytes instead of the target's.
     energy_uj: the most an inference may take; power_mw: the most on average at rate_hz inferences a second, for which the
     clock is chosen. winograd: 3x3 convolutions with fewer products and more bytes of weights, as far as the limit or the
-    target's flash allows: where there is a limit ("flash"), or without one, too ("auto"). name: C prefix, default from the
-    file name.
+    target's flash allows: where there is a limit ("flash"), or without one, too ("auto"). zeros: by tensor,
+    which share of its elements is zero; where it pays, kernels pass over them. calib: an .npz file with typical inputs, of
+    which that is measured. name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
     caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the
@@ -67,6 +69,8 @@ class Options:
     ram: int | None = None
     flash: int | None = None
     winograd: str = "flash"
+    zeros: Mapping[str, float] = field(default_factory=dict)
+    calib: Path | None = None
     energy_uj: float | None = None
     power_mw: float | None = None
     rate_hz: float | None = None

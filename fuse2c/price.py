@@ -5,7 +5,7 @@ without a price of its own is priced by the processor's rough ones.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -117,12 +117,13 @@ def of_step(plan: Plan, step: Step) -> Cost:
     if step.spec.written:
         return Cost()
     price, images = price_of(plan, step), step.spec.images
-    total = instructions(price, counts(plan, step, price.tile_of))
+    found = counts(plan, step, price.tile_of)
+    total, most = instructions(price, found), instructions(price, found | _times(step.spec.most, images))
     read, written, weights = (n * images for n in traffic(plan, step).total)
     stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
               for what, n in (("arena", read + written), ("weights", weights))}
     waits = sum(stalls.values())
-    return Cost(total, total * price.cpi + waits, total * price.cpi_worst + waits, step.launches, read, written, weights,
+    return Cost(total, total * price.cpi + waits, most * price.cpi_worst + waits, step.launches, read, written, weights,
                 step.work.macs, step.work.alu, stalls["weights"])
 
 
@@ -168,6 +169,29 @@ def elapsed(plan: Plan) -> float:
     return meeting(plan) + sum(max(p.cycles) + meeting(plan) for p in plan.phases)
 
 
+def alone(plan: Plan) -> float:
+    """Typical cycles if the first core computed everything, with the same kernels."""
+    first = plan.target.cores[0]
+    return sum(of_step(plan, replace(s, processor=first)).cycles for s in plan.steps) if plan.phases else elapsed(plan)
+
+
+def shared(plan: Plan) -> dict[str, Any] | None:
+    """How several cores share the inference, under the keys of docs/JSON.md; None of a plan for one."""
+    if not plan.phases:
+        return None
+    time, first = elapsed(plan), alone(plan)
+    busy = [sum(p.cycles[k] for p in plan.phases) for k in range(plan.options.cores)]
+    return {"names": plan.target.cores[:plan.options.cores], "phases": len(plan.phases), "meeting_cycles": meeting(plan),
+            "cycles": round(time), "cycles_alone": round(first), "speedup": first / time, "busy": [b / time for b in busy]}
+
+
+def latency(plan: Plan, clock: Clock) -> float | None:
+    """Seconds of an inference at a clock, by as many cores as the plan is for; None without a clock."""
+    cost = of_plan(plan)
+    time = seconds(cost, plan.target, clock)
+    return time * elapsed(plan) / cost.cycles if time is not None and cost.cycles else time
+
+
 def launch_cycles(plan: Plan) -> float:
     """Cycles of calling kernel functions: arguments, prologues, epilogues."""
     return plan.call_count * plan.target.processor.launch * plan.target.processor.cpi
@@ -187,7 +211,12 @@ def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
     return {"mac": step.work.macs, "alu": step.work.alu, "output": outputs, "operand": operands, "pixel": rows * columns,
             "window": rows * columns * depth, "stream": tiles * across * depth, "block": tiles * across,
             "row": rows, "call": spec.images, **dict.fromkeys(EFFORT, 0),
-            **{key: n * spec.images for key, n in spec.effort.items()}}
+            **_times(spec.effort, spec.images)}
+
+
+def _times(effort: Mapping[str, int], images: int) -> dict[str, float]:
+    """The effort of all images."""
+    return {key: n * images for key, n in effort.items()}
 
 
 def instructions(price: Price, found: dict[str, float]) -> float:

@@ -148,6 +148,20 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_LOAD4(y, p, r0, r1, r2, r3) ((y).a = (p)[0], (y).b = (p)[1], (y).c = (p)[2], (y).d = (p)[3], (p) += 4)
 #endif
 
+/** F2C_LOAD3(a, b, c, p): a, b, c = the three words at p, which then points behind them; in one instruction, which gcc does
+ *  not form by itself: it loads each where it is first used. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_DSP)
+#define F2C_LOAD3(a, b, c, p) \
+    do { \
+        register int32_t f2c_first __asm__("r4"), f2c_second __asm__("r5"), f2c_third __asm__("r6"); \
+        __asm__("ldmia %3!, {%0, %1, %2}" : "=r"(f2c_first), "=r"(f2c_second), "=r"(f2c_third), "+r"(p) \
+                : "m"(*(const int32_t(*)[3])(p))); \
+        (a) = f2c_first, (b) = f2c_second, (c) = f2c_third; \
+    } while (0)
+#else
+#define F2C_LOAD3(a, b, c, p) ((a) = (p)[0], (b) = (p)[1], (c) = (p)[2], (p) += 3)
+#endif
+
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
  *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
  *  in f2c_dots.h: the portable statements, too. */
@@ -159,6 +173,17 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_VECTOR_HEADER <stdint.h>
 #define F2C_VECTOR(arm, lane, n) struct { lane at[n]; }
 #define F2C_MVE(arm, ...) __VA_ARGS__
+#endif
+
+/** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,
+ *  `name` to an intrinsic. gcc 12 would take the predicate to a core register and back. */
+#if defined(__clang__)
+#define F2C_LIMIT(y, v, sign, name, limit) (y = vpselq_f32(vdupq_n_f32(limit), v, vcmp##name##q_n_f32(v, limit)))
+#else
+#define F2C_LIMIT(y, v, sign, name, limit) \
+    mve_pred16_t f2c_lanes; \
+    __asm__("vcmp.f32 " sign ", %q2, %3\n\tvpsel %q0, %q4, %q2" \
+            : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "r"(limit), "w"(vdupq_n_f32(limit)))
 #endif
 
 /** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_NARROW: the same, eight at most.

@@ -63,6 +63,25 @@ def test_drawn_convolutions(windows: list[int], depthwise: bool, target: str, tm
     run()
 
 
+@pytest.mark.parametrize("windows", [[1], [1, 2, 3]], ids=["pointwise", "conv"])
+def test_drawn_groups(windows: list[int], tmp_path: Path) -> None:
+    """Groups have streams of their own; how their columns lie in a row is that of all channels."""
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(3):
+            one = data.draw(layer(windows, False))
+            groups, per = data.draw(st.integers(2, 3)), data.draw(st.sampled_from([4, 8] if windows[1:] else [3, 4, 5, 11]))
+            outs = groups * one.w[0]
+            replace(one, x=(1, groups * per, *one.x[2:]), w=(outs, per, *one.w[2:]),
+                    attrs={**one.attrs, "group": groups}).conv(data.draw(stored()), b)
+        compiled = m4(b, tmp_path)
+        assert set(kernels(compiled)) == {"conv_dsp"}
+        assert_c_is_reference(compiled)
+    run()
+
+
 def test_drawn_depthwise_behind_pointwise(tmp_path: Path) -> None:
     """Rows channel by channel, or, where a second reader wants them so, pixel by pixel."""
     seen = set()

@@ -61,6 +61,8 @@ def _bounds(first: str, end: str, step: str, constants: Mapping[str, int], rows:
     """The least and the most turns of a loop, if they are known."""
     if (first, end) == ("row", "row_end"):
         return (1, rows) if rows else None
+    if (first, end) == ("row + (row & 1)", "row_end"):
+        return (0, (rows + 1) // 2) if rows else None
     values = [_value(text, constants) for text in (first, end, step)]
     if any(v is None for v in values):
         return None

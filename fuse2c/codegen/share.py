@@ -18,7 +18,7 @@ FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\
 CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
 FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
-                  "Y_SC", "Y_SW", "FILL", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
+                  "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 
 
@@ -50,7 +50,7 @@ def kernels(plan: Plan, views: Sequence[View]) -> tuple[tuple[View, ...], tuple[
             changed[i] = replace(views[i], callee=first.function, tables_first=tuple(views[i].table[k] for k in keys))
         for i in group[1:]:
             found[i] = ""
-    return tuple(changed), tuple(text for pair in zip(shared, found, strict=True) for text in pair if text)
+    return tuple(changed), tuple("\n".join(filter(None, pair)) for pair in zip(shared, found, strict=True) if any(pair))
 
 
 def linked(v: View, text: str, linkage: str) -> str:

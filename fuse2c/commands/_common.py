@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from fuse2c import Compiled, Options, compile_model
+from fuse2c.check import zeros
 from fuse2c.errors import Fuse2cError
 from fuse2c.frontend.inputs import read_array
 from fuse2c.names import identifier
@@ -72,6 +73,10 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--winograd", type=click.Choice(CHOICES["winograd"]), default="flash", show_default=True,
                      help="3x3 convolutions in fewer instructions for more flash: within --flash, without it too, or never."),
+        click.option("--calib", type=click.Path(path_type=Path), metavar="FILE",
+                     help="An .npz file with typical inputs: kernels pass over zeros where those make enough of them."),
+        click.option("--sparsity", type=click.Path(path_type=Path), metavar="FILE",
+                     help="The same from what `check --profile-sparsity` has measured."),
         click.option("--step-budget", type=click.IntRange(1), metavar="INSTRUCTIONS",
                      help="Also generate NAME_step, whose calls take at most so many."),
         click.option("--max-slice-us", type=click.FloatRange(0, min_open=True), metavar="MICROSECONDS",
@@ -124,12 +129,17 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
         raise click.BadParameter(f"{k['name']!r} is no lower-case C identifier; {identifier(k['name'])!r} would be",
                                  param_hint="--name")
     k.pop("debug")
-    options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
+    if k["calib"] is not None and k["sparsity"] is not None:
+        raise click.BadParameter("--calib measures what --sparsity gives: one of them", param_hint="--sparsity")
+    sparsity = k.pop("sparsity")
+    options = Options(dims=dims, zeros={} if sparsity is None else zeros.read(sparsity),
+                      bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
                       place_node=tuple(map(_placed, k.pop("place_node"))),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash", "winograd", "step_budget", "max_slice_us",
-                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz", "cores")})
+                                                     "share_kernels", "ram", "flash", "winograd", "calib", "step_budget",
+                                                     "max_slice_us", "deadline_ms", "energy_uj", "power_mw", "rate_hz",
+                                                     "cores")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 

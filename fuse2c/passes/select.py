@@ -36,7 +36,7 @@ def chosen(plan: Plan, node: Node, processor: Processor, log: list[Decision]) ->
     """The step of a node, with its kernel for a processor. Raises NoKernel."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
-    for kernel in (k for k in op.kernels if not k.spends):
+    for kernel in (k for k in op.kernels if not k.offer):
         why = refuse(kernel, processor, call)
         if not why:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
@@ -56,7 +56,7 @@ def alternatives(plan: Plan, step: Step) -> Iterator[Step]:
     parts = any(t is not None and t.within for t in (*call.x, *call.y))     # kept where they lie: see embed.py
     behind = next(i for i, k in enumerate(kernels) if k is step.kernel) + 1
     for kernel in kernels[behind:]:
-        if not kernel.spends and (kernel.strided or not parts) and not refuse(kernel, processor, call):
+        if not kernel.offer and (kernel.strided or not parts) and not refuse(kernel, processor, call):
             spec = kernel.spec(call)
             yield replace(step, kernel=kernel, spec=spec, work=total_work(plan.graph, step.node, spec.macs))
 

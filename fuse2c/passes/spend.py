@@ -58,7 +58,7 @@ def offers(plan: Plan) -> list[Offer]:
         kernels = all_ops()[step.node.op].kernels
         for kernel in kernels[:kernels.index(step.kernel)]:
             call = select.anchor_call(plan, step.node)
-            if not kernel.spends or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
+            if kernel.offer != "flash" or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
                 continue
             spec = kernel.spec(call)
             new = replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))
