@@ -124,7 +124,7 @@ def _graph(r: Mapping[str, Any]) -> str:
         note = f"{how}{short(k['cycles'])} cycles, {_percent(k['share'])}"
         boxes[name] = plots.Box(f"{k['number']}: {_brief(k)}", note, k["share"], f"#kernel-{k['number']}")
         edges += [(f"kernel {n}", name) for n in k["after"]] + [(n, name) for n in k["reads"] if n in boxes]
-    for name, number in r["ends"]["made_by"].items():
+    for name, number in zip(r["ends"]["outputs"], r["ends"]["made_by"], strict=True):
         if f"kernel {number}" in boxes:
             boxes[f"result {name}"] = plots.Box(printable(name, SHORT), end=True)
             edges.append((f"kernel {number}", f"result {name}"))

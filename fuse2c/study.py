@@ -33,7 +33,8 @@ def of(plan: Plan, unfused: Plan, model: str) -> dict[str, Any]:
 def ends(plan: Plan) -> dict[str, Any]:
     """What goes in and out, and which kernel makes the outputs."""
     made = {t: k for k, group in enumerate(plan.kernel_steps, 1) for i in group for t in plan.steps[i].node.outputs}
-    by = {t: owner for t in plan.outputs if isinstance(owner := _owner(plan, t, made), int)}
+    owners = [_owner(plan, t, made) for t in plan.outputs]
+    by = [owner if isinstance(owner, int) else None for owner in owners]
     return {"inputs": list(plan.inputs), "outputs": list(plan.outputs), "made_by": by}
 
 
