@@ -61,6 +61,9 @@ def _of_step(plan: Plan, i: int, step: Step) -> Iterable[str]:
     """Where the step runs, and where its result lies."""
     number, group = next((k, g) for k, g in enumerate(plan.kernel_steps, 1) if i in g)
     yield f"  kernel     : {number} of {len(plan.kernel_steps)}, step {step.function}, as {step.kernel.name}"
+    if plan.phases or step.processor != plan.target.processor.name:
+        rows = [f"rows {c.first} .. {c.end - 1}" for c in plan.calls if c.step == i] if i in plan.shared else [""]
+        yield "  on         : " + ", ".join(f"{name} {part}".rstrip() for name, part in zip(plan.where(i), rows, strict=True))
     others = [plan.steps[k].function for k in group if k != i]
     if others:
         yield f"  fused with : {len(others)} more steps of the kernel, {others[0]} .. {others[-1]}"

@@ -254,6 +254,11 @@ class Plan:
         firsts = [p.first for p in self.phases]
         return tuple(zip(firsts, [*firsts[1:], len(self.calls)], strict=True)) if firsts else ()
 
+    def where(self, i: int) -> list[str]:
+        """The processors that compute a step."""
+        cores = sorted({c.core for c in self.calls if c.step == i})
+        return [self.target.cores[k] if k else self.steps[i].processor for k in cores]
+
     def scratch(self, step: Step, core: int) -> str:
         """The name of the scratch of a core's call."""
         return f"{step.function} scratch" + (f" of core {core}" if core else "")

@@ -169,6 +169,29 @@ def elapsed(plan: Plan) -> float:
     return meeting(plan) + sum(max(p.cycles) + meeting(plan) for p in plan.phases)
 
 
+def alone(plan: Plan) -> float:
+    """Typical cycles if the first core computed everything, with the same kernels."""
+    first = plan.target.cores[0]
+    return sum(of_step(plan, replace(s, processor=first)).cycles for s in plan.steps) if plan.phases else elapsed(plan)
+
+
+def shared(plan: Plan) -> dict[str, Any] | None:
+    """How several cores share the inference, under the keys of docs/JSON.md; None of a plan for one."""
+    if not plan.phases:
+        return None
+    time, first = elapsed(plan), alone(plan)
+    busy = [sum(p.cycles[k] for p in plan.phases) for k in range(plan.options.cores)]
+    return {"names": plan.target.cores[:plan.options.cores], "phases": len(plan.phases), "meeting_cycles": meeting(plan),
+            "cycles": round(time), "cycles_alone": round(first), "speedup": first / time, "busy": [b / time for b in busy]}
+
+
+def latency(plan: Plan, clock: Clock) -> float | None:
+    """Seconds of an inference at a clock, by as many cores as the plan is for; None without a clock."""
+    cost = of_plan(plan)
+    time = seconds(cost, plan.target, clock)
+    return time * elapsed(plan) / cost.cycles if time is not None and cost.cycles else time
+
+
 def launch_cycles(plan: Plan) -> float:
     """Cycles of calling kernel functions: arguments, prologues, epilogues."""
     return plan.call_count * plan.target.processor.launch * plan.target.processor.cpi

@@ -22,13 +22,20 @@ def summary(plan: Plan) -> str:
     lines = [f"{plan.graph.name} for {plan.target.title}",
              f"  kernels      : {plan.launches} in {plan.call_count} calls, {plan.macs:,} multiply-accumulates",
              f"  intermediates: {plan.intermediate_bytes:,} bytes written and read",
-             *_arena(plan), *_pushed(plan),
+             *_cores(plan), *_arena(plan), *_pushed(plan),
              f"  weights      : {plan.weight_bytes:,} bytes"]
     if plan.options.stateful:
         names = ", ".join(t for t, _ in plan.options.stateful)
         where = "in the arena" if plan.options.arena == "caller" else "beside the arena"
         lines.append(f"  states       : {sum(p.size for p in plan.state_places):,} bytes {where}: {names}")
     return "\n".join(lines)
+
+
+def _cores(plan: Plan) -> list[str]:
+    found = price.shared(plan)
+    return [] if found is None else [
+        f"  cores        : {' and '.join(found['names'])}: {found['cycles']:,} cycles in {found['phases']} phases, "
+        f"{found['cycles_alone']:,} on one core: {found['speedup']:.2f} times as fast"]
 
 
 def _arena(plan: Plan) -> list[str]:
@@ -65,13 +72,16 @@ def new_table(title: str, *columns: str) -> Table:
 
 def steps(plan: Plan) -> Table:
     """One row a step; its number is that in the name of its C function. Several steps may be one kernel."""
-    table = new_table(f"{plan.graph.name}: steps in execution order", "#", "launch", "operators:", "output:", "MAC", "kernel:")
+    several = any(plan.where(i) != [plan.target.processor.name] for i in range(len(plan.steps)))
+    table = new_table(f"{plan.graph.name}: steps in execution order", "#", "launch", "operators:", "output:", "MAC", "kernel:",
+                      *["on:"] * several)
     owner = {i: k for k, group in enumerate(plan.kernel_steps, 1) for i in group}
     for i, s in enumerate(plan.steps, 1):
         shapes = (plan.graph.type(t) for t in s.node.outputs if t)
         table.add_row(str(i), str(owner[i - 1]), " > ".join(n.op for n in s.node.parts),
                       ", ".join(f"{t.dtype.value} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in shapes),
-                      f"{s.work.macs:,}", "in place" if s.spec.written else s.kernel.name)
+                      f"{s.work.macs:,}", "in place" if s.spec.written else s.kernel.name,
+                      *[", ".join(plan.where(i - 1))] * several)
     return table
 
 
@@ -102,6 +112,8 @@ def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False, pareto: 
                           "gap": plan.working_bytes - peak.bytes, "rows": peak.rows}}
     if plan.options.input_rows:
         found["input_rows"] = pushed(plan)
+    if plan.phases:
+        found["cores"] = price.shared(plan)
     if pareto:
         found["front"] = [asdict(p) for p in plan.front]
     if why:

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import Golden
+from graphs import PORTABLE
 from refusals import REFUSALS
 
 import fuse2c
@@ -355,14 +356,14 @@ def test_all_unsupported_operators_are_in_one_error(models: Path) -> None:
 
 
 def test_too_little_ram_names_the_step_and_how_much_is_missing() -> None:
-    need = fuse2c.plan(DIGITS, optimize="ram").plan.arena_bytes
-    error = raised(lambda: compiled(DIGITS, ram=need - 10))
+    need = fuse2c.plan(DIGITS, PORTABLE, optimize="ram").plan.arena_bytes
+    error = raised(lambda: compiled(DIGITS, PORTABLE, ram=need - 10))
     assert isinstance(error, errors.DoesNotFit) and "10 too many" in str(error) and error.where["node"]
     assert any("bytes" in line for line in error.detail)
-    assert fuse2c.plan(DIGITS, ram=need).plan.arena_bytes == need
-    plan = fuse2c.plan(DIGITS).plan
+    assert fuse2c.plan(DIGITS, PORTABLE, ram=need).plan.arena_bytes == need
+    plan = fuse2c.plan(DIGITS, PORTABLE).plan
     flash = plan.weight_bytes + price.code_bytes(plan)
-    assert "10 too many" in str(raised(lambda: compiled(DIGITS, flash=flash - 10)))
+    assert "10 too many" in str(raised(lambda: compiled(DIGITS, PORTABLE, flash=flash - 10)))
 
 
 def test_options_that_are_none_are_refused() -> None:

@@ -40,7 +40,8 @@ def builds() -> tuple[dict[str, Any], ...]:
 def _flags(cc: str) -> Iterator[tuple[str, ...]]:
     native = toolchain.native(cc)
     known = subprocess.run([cc, *native, "-dM", "-E", "-"], input="", capture_output=True, text=True, check=True).stdout
-    yield from {(), *(flags for macro, flags in WIDTHS.items() if f"#define {macro} " in known), native}
+    # Without its macro, what processors without such instructions do.
+    yield from {(), ("-U__SSE2__",), *(flags for macro, flags in WIDTHS.items() if f"#define {macro} " in known), native}
 
 
 def host(b: Builder, folder: Path, **options: Any) -> fuse2c.Compiled:

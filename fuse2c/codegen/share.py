@@ -50,7 +50,7 @@ def kernels(plan: Plan, views: Sequence[View]) -> tuple[tuple[View, ...], tuple[
             changed[i] = replace(views[i], callee=first.function, tables_first=tuple(views[i].table[k] for k in keys))
         for i in group[1:]:
             found[i] = ""
-    return tuple(changed), tuple(text for pair in zip(shared, found, strict=True) for text in pair if text)
+    return tuple(changed), tuple("\n".join(filter(None, pair)) for pair in zip(shared, found, strict=True) if any(pair))
 
 
 def linked(v: View, text: str, linkage: str) -> str:

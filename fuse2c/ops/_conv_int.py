@@ -17,6 +17,8 @@ from fuse2c.ops._conv import (
 )
 from fuse2c.ops.base import Call, Spec
 
+LEAST = 3               # channels of a group, from which on tiles are worth it
+
 
 def is_depthwise_rows(c: Call) -> str:
     """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
@@ -37,6 +39,20 @@ def is_dsp(c: Call) -> str:
         return "grouped"
     w = c.constant(1)
     return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+
+
+def is_grouped_dsp(c: Call) -> str:
+    """One group, or groups of which columns lie as they are read, and whose multipliers need no number of a channel."""
+    group = c.attrs.group
+    if group == 1:
+        return is_dsp(c)
+    w, per = c.constant(1), c.type(0).shape[1] // group
+    if why := is_tiled(c) or _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+        return why
+    if per < LEAST or (per % 4 and _window.constants(c, c.attrs.window)["K_W"] > 1):
+        return "groups of few channels"
+    end = _dsp.finish(c, requant(c, matrix(c)[0], c.constant(2)))
+    return "" if end.single or end.multipliers is not None else "grouped, and what finishes an element needs its channel"
 
 
 def is_pointwise_dsp(c: Call) -> str:
@@ -88,12 +104,14 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         flat, bias = matrix(c)
         x, y = c.type(0), c.y[0]
         names = _window.constants(c, c.attrs.window)
-        seg = _dsp.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        groups = c.attrs.group
+        seg = _dsp.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
         found = _dsp.runs(names["OUT_W"], pixels)
         end = _dsp.finish(c, requant(c, flat, c.constant(2)))
-        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
+        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own | flags.pop("own")
+        own = {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]} | own
+        own |= flags.pop("own")
         return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
     return spec
 
@@ -108,8 +126,8 @@ def fields_spec(pixels: int, core: _fields.Core) -> Callable[[Call], Spec]:
         found = _dsp.runs(names["OUT_W"], pixels)
         tables, words, flags = _fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
-        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, **flags)
+        own = {"GROUP_C": x.shape[1], "GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
+        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, grouped=False, **flags)
     return spec
 
 

@@ -105,12 +105,13 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The elements under a row of the window, for pixels side by side."""
+    """The elements under a row of the window, for pixels side by side; `pixel` elements are one of them, if they are more."""
 
     channels: int
     taps: int = 1
     stride: int = 1
     dilation: int = 1
+    pixel: int = 0
 
     @property
     def shared(self) -> bool:
@@ -120,7 +121,12 @@ class Segments:
     @property
     def loose(self) -> bool:
         """Whether strips have to be gathered, without the columns between taps."""
-        return self.dilation > 1 and not self.shared
+        return not self.shared and (self.dilation > 1 or (self.taps > 1 and self.pixel > self.channels))
+
+    @property
+    def step(self) -> int:
+        """The distance of neighbouring columns in a strip."""
+        return self.channels if self.loose else max(self.pixel, self.channels)
 
     @property
     def length(self) -> int:
@@ -142,7 +148,7 @@ class Segments:
         columns = tuple(Column(c, times("IN_C", c), tuple(moves[c])) for c in used)
         whole = self.length // 4 * 4
         rest = [] if self.shared else [(a - whole, (b if b >= 0 else a) - whole) for a, b in pairs(self.length)[whole // 2:]]
-        at = [p * step * self.channels for p in range(pixels)]
+        at = [p * step * self.step for p in range(pixels)]
         last = tuple(Move(n * pixels + p, f"f2c_pair(s[{at[p] + a}], s[{at[p] + b}])")
                      for n, (a, b) in enumerate(rest) for p in range(pixels))
         span = (pixels - 1) * self.stride + (self.taps - 1) * self.dilation + 1
@@ -332,28 +338,35 @@ def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: 
 
 
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: tuple[Run, ...],
-          y: tuple[int, int], end: Finish) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+          y: tuple[int, int], end: Finish, groups: int = 1) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
 
-    w: [outputs, depth] centred int8, depth being rows of the window, of segments.
+    w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.
     """
-    form, outputs = packing(x, w, bias), w.shape[0]
+    outputs = w.shape[0] // groups
+    needed = {packing(x, *part) for part in zip(np.split(w, groups), np.split(bias, groups), strict=True)}
+    form = next(f for f in ("bytes", "apart", "joined") if f in needed)
     stream = arranged(w, seg)
-    even = outputs % 2      # a stream is one of pairs: a last even output has a companion of zeros
-    stream = np.pad(stream, ((0, even), (0, 2 * padded(stream.shape[1] // 2) - stream.shape[1])))
-    multipliers = None if end.multipliers is None else np.pad(end.multipliers, (0, even))
-    words = stream.shape[1] // 2
+    words = padded(stream.shape[1] // 2)
+    stream = np.pad(stream, ((0, 0), (0, 2 * words - stream.shape[1])))
+    scale = np.zeros_like(bias) if end.multipliers is None else end.multipliers
+    even = ((0, outputs % 2),)      # a stream is one of pairs: a last even output has a companion of zeros
+    packed = [pack(np.pad(part, (*even, (0, 0))), np.pad(start, even), 2, form,
+                   None if end.multipliers is None else np.pad(m, even))
+              for part, start, m in zip(*(np.split(a, groups) for a in (stream, bias, scale)), strict=True)]
     steps = unrolled(words)
     tiles = {r.key: tile(r.size, outputs, form, y, end) for r in found}
     strips = {r.key: seg.strip(r.size) for r in found}
     uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
-    return {"w": pack(stream, np.pad(bias, (0, even)), 2, form, multipliers)}, words * found[0].size, {
+    return {"w": np.concatenate(packed)}, words * found[0].size, {
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
         "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
         "words": "BYTES" if form == "bytes" else "JOINED",
         "quads": bool(seg.length // 4), "widen": widening(x), "scratch_ctype": "int32_t",
+        "grouped": groups > 1,
         "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "PAIRS": outputs // 2,
-                "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.channels},
+                "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
+                "STREAM": len(packed[0])},
         **({"upper": end.upper} if uppers else {})}
 
 

@@ -18,7 +18,6 @@ from fuse2c.ops import (
     _conv_fp,
     _dsp,
     _fields,
-    _fp,
     _mve,
     _mve_depthwise,
     _tile,
@@ -46,6 +45,7 @@ from fuse2c.ops._conv_int import (
     is_alone,
     is_depthwise_rows,
     is_dsp,
+    is_grouped_dsp,
     is_pointwise_dsp,
 )
 from fuse2c.ops._conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
@@ -236,7 +236,7 @@ OP = Op(
         _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
           for core in _fields.CORES),
-        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
+        *_conv_fp.DEPTHWISE,
         _by_strides("depthwise_vec", _vector_conv.depthwise, when=_vector_conv.is_depthwise_vec, needs=_vector.NEEDS),
         _by_strides("depthwise_quads", _vector_conv.quads, when=_vector_conv.is_quads, needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
@@ -246,13 +246,12 @@ OP = Op(
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
           for n in _dsp.TILES),
         _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
-        *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+        *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
           for core in _fields.CORES for n in _fields.TILES),
-        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
-        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
+        *_conv_fp.TILED,
         _by_strides("conv_winograd", _vector_conv.winograd, when=_vector_conv.is_winograd, needs=_vector.NEEDS),
         _by_strides("conv_vec", _vector_conv.spec, when=_vector_conv.when, needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),

@@ -59,7 +59,8 @@ class Candidate:
     def power(self) -> float:
         """Milliwatts on average at the asked rate; 0 where none was asked for."""
         rate, hz = self.plan.options.rate_hz, price.clock_of(self.at.target).hz
-        found = afford.rates(self.plan.target, self.cost, rate) if rate is not None else []
+        share = afford.share(self.plan, self.cost)
+        found = afford.rates(self.plan.target, self.cost, rate, share) if rate is not None else []
         return next((r.power_uw / 1e3 for r in found if r.clock.hz == hz), 0.0)
 
 

@@ -53,17 +53,26 @@ def _cheaper(plan: Plan, cost: Cost, energy: float) -> str:
             else "`fuse2c explore` compares targets; a smaller model takes less")
 
 
-def rates(target: Target, cost: Cost, hz: float) -> list[Rate]:
-    """Every clock with a known power, at `hz` inferences a second: computing, then asleep."""
+def rates(target: Target, cost: Cost, hz: float, share: float = 1.0) -> list[Rate]:
+    """Every clock with a known power, at `hz` inferences a second: computing, then asleep.
+
+    share: of the cycles, those that pass until several cores are done; each takes the active power while it computes.
+    """
     found = []
     for clock in target.clock:
         energy, time = price.energy_uj(cost, target, clock), price.seconds(cost, target, clock)
         if energy is None or time is None:
             continue
         energy += clock.active_uw * target.power.wake_us * 1e-6
+        time *= share
         busy = (time + target.power.wake_us * 1e-6) * hz
         found.append(Rate(clock, energy, time, busy, energy * hz + target.power.sleep_uw * max(1 - busy, 0)))
     return found
+
+
+def share(plan: Plan, cost: Cost) -> float:
+    """Of the cycles of a plan, those that pass until all its cores are done."""
+    return price.elapsed(plan) / cost.cycles if plan.phases and cost.cycles else 1.0
 
 
 def misses(plan: Plan, cost: Cost, r: Rate) -> dict[str, str]:
@@ -90,13 +99,13 @@ def best(plan: Plan, cost: Cost, found: list[Rate]) -> Rate:
 
 def at_best_clock(plan: Plan, cost: Cost) -> Plan:
     """The plan at the clock that takes least, if a rate is given; else as it is."""
-    found = rates(plan.target, cost, plan.options.rate_hz) if plan.options.rate_hz is not None else []
+    found = rates(plan.target, cost, plan.options.rate_hz, share(plan, cost)) if plan.options.rate_hz is not None else []
     return replace(plan, target=plan.target.clocked(best(plan, cost, found).clock.hz)) if found else plan
 
 
 def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
     """The plan at the best clock, and why; raises OverEnergy if it cannot keep up or takes too much power."""
-    found = rates(plan.target, cost, hz)
+    found = rates(plan.target, cost, hz, share(plan, cost))
     chosen, missed = best(plan, cost, found), {r.clock.hz: misses(plan, cost, r) for r in found}
     if chosen.busy > 1:
         raise OverEnergy(f"{plan.target.name} is too slow for {hz:g} inferences a second, even at "
