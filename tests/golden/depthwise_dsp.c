@@ -87,6 +87,7 @@ static F2C_INLINE void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
         const int32_t top = (oy * STRIDE_H) - PAD_TOP;
         const int8_t *x_rows[K_H];
         int32_t keep[K_H];                  /* all bits; none of a row of padding: it has one channel for all */
+        F2C_UNROLL_BY(1)
         for (int32_t ky = 0; ky < K_H; ++ky) {
             const int32_t iy = top + (ky * DIL_H);
             const int32_t inside = (iy >= 0) && (iy < IN_H);
