@@ -115,6 +115,13 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
 #endif
 
+/** F2C_DSP_MAX(y, name, a, b, portable): y = the larger bytes of a and b; `name` subtracts, and notes which are. */
+#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_DSP_MAX(y, name, a, b, portable) __asm__(name " %0, %1, %2\n\tsel %0, %1, %2" : "=&r"(y) : "r"(a), "r"(b))
+#else
+#define F2C_DSP_MAX(y, name, a, b, portable) ((y) = (portable))
+#endif
+
 /** F2C_ALL_REGISTERS(arm, portable): statements with a block of assembly that takes 14 registers and Arm's DSP extension, and
  *  statements for other cores and compilers. Without optimisation there is no register for it, clang refuses it. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP)
@@ -173,6 +180,17 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_VECTOR_HEADER <stdint.h>
 #define F2C_VECTOR(arm, lane, n) struct { lane at[n]; }
 #define F2C_MVE(arm, ...) __VA_ARGS__
+#endif
+
+/** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,
+ *  `name` to an intrinsic. gcc 12 would take the predicate to a core register and back. */
+#if defined(__clang__)
+#define F2C_LIMIT(y, v, sign, name, limit) (y = vpselq_f32(vdupq_n_f32(limit), v, vcmp##name##q_n_f32(v, limit)))
+#else
+#define F2C_LIMIT(y, v, sign, name, limit) \
+    mve_pred16_t f2c_lanes; \
+    __asm__("vcmp.f32 " sign ", %q2, %3\n\tvpsel %q0, %q4, %q2" \
+            : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "r"(limit), "w"(vdupq_n_f32(limit)))
 #endif
 
 /** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_NARROW: the same, eight at most.

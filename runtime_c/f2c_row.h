@@ -1,4 +1,4 @@
-/** @file f2c_row.h  A row of floats times eight columns of a matrix, for Arm's FPU and for Helium: what a dense layer sums up. */
+/** @file f2c_row.h  A row of floats times eight columns of a matrix, for Arm's FPU: what a dense layer sums up. */
 #ifndef F2C_ROW_H
 #define F2C_ROW_H
 

@@ -120,7 +120,7 @@ def test_layers(name: str, style: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("style", ["float", "s8"])
 def test_rows_in_turn(style: str, tmp_path: Path) -> None:
-    """Rings of rows, where there is not enough memory for whole tensors: padding and strips begin anew at every row."""
+    """Rings of rows: padding and strips begin anew at every row."""
     b = Builder()
     chosen = STYLES[style]
     t = chosen.x(b, 1, 12, 17, 7)

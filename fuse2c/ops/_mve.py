@@ -32,12 +32,16 @@ class Quad:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block of outputs of one or two pixels: the call that sums their products up, and what becomes of the sums."""
+    """A block of outputs of one or two pixels: the call that sums their products up, and what becomes of the sums.
+
+    Of floats: one vector of sums, which `spill` stores where its lanes are finished one by one.
+    """
 
     block: Block
     dots: str
     lanes: tuple[Store, ...]
     quads: tuple[Quad, ...]         # the same sums; none: they are no neighbours in memory, or fewer than four
+    spill: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()     # the statements that finish and store them, filled in by the code generator
 
 
@@ -119,6 +123,17 @@ def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int,
              for key, found in blocks.items() if (width > 1 if key == "two" else width % 2)}
     tiles = {"one": (), "two": ()} | tiles
     return {"w": packed, "b": bias}, {"tiles": tiles, "depth": LANES * steps}
+
+
+def effort(outputs: int, depth: int, width: int, rows: int, lines: int) -> dict[str, int]:
+    """What the core does for an image: tiles, their vectors of 16 elements, vectors gathered, groups of results finished.
+
+    width, rows: of the result; lines: runs of a window that are gathered, 0 where pixels are read in place.
+    """
+    fours, odd = -(-outputs // GROUP), width % 2
+    tiles = rows * (width // 2 * fours + odd * (outputs // (2 * GROUP) + -(-(outputs % (2 * GROUP)) // GROUP)))
+    gathered = rows * width * lines * -(-(depth // max(lines, 1)) // LANES)
+    return {"tile": tiles, "multiply": tiles * -(-depth // LANES), "load": gathered, "unpack": rows * width * fours}
 
 
 def tile(block: Block, dots: str, y: tuple[int, int], two: bool) -> Tile:

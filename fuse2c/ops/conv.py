@@ -18,7 +18,6 @@ from fuse2c.ops import (
     _conv_fp,
     _dsp,
     _fields,
-    _fp,
     _mve,
     _mve_depthwise,
     _tile,
@@ -189,7 +188,8 @@ def depthwise_mve_spec(c: Call) -> Spec:
     tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
     spec = base_spec(c, flags.pop("scratch"), tables, own | cropped | {"FILL": zero}, **flags)
     assert spec.finish is not None
-    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]),
+    effort = _mve_depthwise.effort({**spec.constants}, flags["taps"], flags["adjacent"])
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]), effort=effort,
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
@@ -213,7 +213,9 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
-    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+    spec = base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+    lines = 0 if direct else names["K_H"]
+    return replace(spec, effort=_mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines))
 
 
 def volume_spec(c: Call) -> Spec:
@@ -237,7 +239,7 @@ OP = Op(
         _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
           for core in _fields.CORES),
-        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
+        *_conv_fp.DEPTHWISE,
         _by_strides("depthwise_vec", _vector_conv.depthwise, when=_vector_conv.is_depthwise_vec, needs=_vector.NEEDS),
         _by_strides("depthwise_quads", _vector_conv.quads, when=_vector_conv.is_quads, needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
@@ -252,8 +254,7 @@ OP = Op(
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
           for core in _fields.CORES for n in _fields.TILES),
-        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
-        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
+        *_conv_fp.TILED,
         _by_strides("conv_winograd", _vector_conv.winograd, when=_vector_conv.is_winograd, needs=_vector.NEEDS),
         _by_strides("conv_vec", _vector_conv.spec, when=_vector_conv.when, needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),

@@ -6,7 +6,9 @@ two axes. With a constant b it is a dense layer and runs on the same matrix core
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fields, _fp, _mve, _tile, _vector
+from fuse2c.ops import _dsp, _fields, _fp, _mve, _reals, _tile, _vector
 from fuse2c.ops._dense import constant_matrix, dense, dense_when, pixels
 from fuse2c.ops._dense_int import (
     dsp_spec,
@@ -163,14 +165,13 @@ def fp_when(c: Call) -> str:
     return dense_when(c) or ("" if c.type(0).dtype == DType.F32 else "not float32")
 
 
-def fp_spec(c: Call) -> Spec:
-    """A pointwise convolution over M pixels of K channels."""
+def fp_spec(c: Call, core: ModuleType) -> Spec:
+    """A pointwise convolution over M pixels of K channels; core: _fp or _reals."""
     flat, bias, _ = dense(c)
-    depth, columns = flat.shape[1], flat.shape[0]
-    rows = c.type(0).count // depth
-    found = _dsp.runs(rows)
-    return Spec(constants=pixels(rows, depth, columns), tables={"w": _tile.pack(flat, _fp.block_size(found)), "b": bias},
-                flags=_fp.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
+    columns, depth = flat.shape
+    found = core.runs(rows := c.type(0).count // depth)
+    return Spec(constants=pixels(rows, depth, columns), tables=core.tables(flat, bias, found),
+                flags=core.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
 
 
 def vector_when(c: Call) -> str:
@@ -293,7 +294,7 @@ OP = Op(
              *(Kernel("dense_fields", fields_spec(0, core), when=is_alone, needs=core.needs) for core in _fields.CORES),
              *(Kernel("pointwise_fields", fields_spec(n, core), when=dsp_when, needs=core.needs)
                for core in _fields.CORES for n in _fields.TILES),
-             Kernel("pointwise_fp", fp_spec, when=fp_when, needs=_fp.NEEDS),
+             *(Kernel("pointwise_fp", partial(fp_spec, core=core), when=fp_when, needs=core.NEEDS) for core in (_reals, _fp)),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )
