@@ -2,15 +2,13 @@
 from __future__ import annotations
 
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fuse2c
 from fuse2c import bench
-from fuse2c.check import HostModel, ort, random_samples
+from fuse2c.check import random_samples, timing
 from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError, Refused, ToolMissing
 from fuse2c.measure import profile, qemu
@@ -20,7 +18,6 @@ from fuse2c.plan import Plan
 SCHEMA = "fuse2c-benchmarks/1"
 PEERS = Path(__file__).with_name("peers.toml")
 TIMED = ("cortex-m0plus", "cortex-m3", "cortex-m4")      # cores with a public table of cycles
-BATCH_S, BATCHES = 0.02, 15     # of timing on the host: seconds of a batch, and how many, of which the fastest counts
 
 
 def peers(model: str, target: str) -> list[dict[str, Any]]:
@@ -37,7 +34,7 @@ def on_core(model: Path, target: str) -> dict[str, Any]:
         compiled = fuse2c.plan(model, target)
         if _real(compiled.plan) and "fpu-sp" not in compiled.plan.target.processor.features:
             return found | {"skipped": ["floats on a core without FPU"]}
-        result = bench.bench(compiled.plan, compiled.plan, model.name).json()
+        result = bench.bench(compiled.plan, compiled.plan, model).json()
         parameters = _parameters(compiled.plan)
         found |= {key: result[key] for key in ("compiler", "flags", "instructions", "macs", "launches", "mismatches")}
         found |= {"ram_bytes": result["ram_bytes"], "flash_bytes": {
@@ -99,33 +96,9 @@ def _layer(function: str, kernel: str, operators: list[str], macs: int, instruct
 def on_host(model: Path) -> dict[str, Any]:
     """Seconds of an inference here and in onnxruntime on one thread, in turns; the fastest of both counts."""
     found: dict[str, Any] = {"model": model.stem, "target": "host", "skipped": [], "peers": peers(model.stem, "host")}
-    if ort.runtime() is None:
-        return found | {"skipped": ["onnxruntime is not installed"]}
     plan = fuse2c.plan(model).plan
-    sample = random_samples(plan, 1, 0)[0]
-    session = ort.session(model.read_bytes())
-    with HostModel(plan, "-O3") as host:
-        sources, results = host.buffers(sample)
-        arguments, run = host.arguments(sources, results, host.arena), getattr(host.library, f"{host.name}_run")
-        ours, theirs = in_turns(lambda: run(*arguments), lambda: session.run(None, dict(sample)))
-    return found | {"seconds": ours, "onnxruntime_seconds": theirs, "ratio": ours / theirs}
-
-
-def in_turns(*functions: Callable[[], object]) -> list[float]:
-    """Seconds of one call of each function: batches in turns, so that all meet the same machine."""
-    counts, best = [], [float("inf")] * len(functions)
-    for function in functions:
-        function()
-        start, n = time.perf_counter(), 0
-        while time.perf_counter() < start + BATCH_S:
-            function()
-            n += 1
-        counts.append(n)
-    for _ in range(BATCHES):
-        for i, function in enumerate(functions):
-            start = time.perf_counter()
-            for _ in range(counts[i]):
-                function()
-            best[i] = min(best[i], (time.perf_counter() - start) / counts[i])
-    return best
+    times = timing.timed(plan, model, random_samples(plan, 1, 0)[0], "-O3", None)
+    if times.onnxruntime_us is None:
+        return found | {"skipped": ["onnxruntime is not installed, or cannot run the model"]}
+    return found | {"seconds": times.fuse2c_us / 1e6, "onnxruntime_seconds": times.onnxruntime_us / 1e6, "ratio": times.ratio}
 

@@ -18,6 +18,7 @@ import numpy as np
 from fuse2c import bench as _bench
 from fuse2c import check as _check
 from fuse2c import fission, frontend, report, target
+from fuse2c.check import zeros as _zeros
 from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
 from fuse2c.ir.graph import Graph
@@ -71,7 +72,7 @@ class Compiled:
 
     def bench(self, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> _bench.BenchResult:
         """Instructions, flash, RAM; see fuse2c.bench."""
-        return _bench.bench(self.plan, self.unfused().plan, self.path.name, opt=opt, cc=cc, seed=seed)
+        return _bench.bench(self.plan, self.unfused().plan, self.path, opt=opt, cc=cc, seed=seed)
 
     def proven(self, *, opt: str = "-O3", cc: str | None = None) -> Compiled:
         """In steps, on a board: the model in steps whose bounds are proven from the machine code of this compiler.
@@ -113,6 +114,8 @@ def imported(path: str | Path, target_name: str, options: Options, dump_after: t
 def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Compiled:
     """Read, plan and return a model. Raises Fuse2cError."""
     board = target.load(target_name).limited(options.ram, options.flash)
+    if options.calib is not None:
+        options = calibrated(path, board, options)
     model = Compiled(compile_plan(Plan(frontend.load(Path(path), options), board, options), dump_after), Path(path))
     if not options.in_steps:
         return model
@@ -121,6 +124,14 @@ def compile_model(path: str | Path, target_name: str, options: Options, dump_aft
     budget, _ = fission.budget_of(model.plan)
     planned, costs = fission.fitted(model.replanned, lambda p: p.slices.bounds if p.slices else (), budget)
     return replace(model, plan=fission.cut(planned, costs, budget))
+
+
+def calibrated(path: str | Path, board: target.Target, options: Options) -> Options:
+    """The options with the zeros that the inputs of `options.calib` make, in place of that file."""
+    plain = replace(options, calib=None)
+    first = compile_plan(Plan(frontend.load(Path(path), plain), board.limited(UNLIMITED, UNLIMITED), plain))
+    assert options.calib is not None
+    return replace(plain, zeros=_zeros.measured(first, _check.load_samples(first, options.calib)))
 
 
 def plan(path: str | Path, target: str = "host", **options: Any) -> Compiled:

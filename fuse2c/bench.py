@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from fuse2c import toolchain, wcet
 from fuse2c.check import HostModel, random_samples
 from fuse2c.check.compare import Difference, difference
+from fuse2c.check.timing import timed
 from fuse2c.codegen import project
 from fuse2c.errors import TargetError
 from fuse2c.ir.types import pack
@@ -21,6 +22,7 @@ from fuse2c.plan import Plan
 if TYPE_CHECKING:
     from fuse2c.wcet.analysis import Result
 
+TIMES = ("fuse2c", "onnxruntime", "ratio")
 FLOAT_BOUND = 1e-5      # of the largest output: host and target may contract and convert differently
 
 
@@ -44,18 +46,20 @@ class BenchResult:
     ram_bytes: dict[str, int | None]
     mismatches: int | None
     stack_path: tuple[str, ...] = ()
+    host_us: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(TIMES))
 
     def json(self) -> dict[str, Any]:
         """The documented keys of `bench --json`."""
         return {k: getattr(self, k) for k in (
             "model", "target", "compiler", "flags", "instructions", "macs", "launches", "launches_unfused", "calls",
-            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches")}
+            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches", "host_us")}
 
 
-def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | None = None,
+def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc: str | None = None,
           seed: int = 0) -> BenchResult:
     """Build `plan` for its target, run it in QEMU where a board is known, and compare the outputs with the host's.
 
+    `model`: its file, which onnxruntime runs on the host, or no more than a name.
     `unfused` is the same model compiled with --no-fuse, for the figures before fusion. The arena and states count as RAM
     (states as static data, or in the caller's arena), the caller's input and output buffers do not.
     """
@@ -76,7 +80,8 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
     depth = deepest.bytes if deepest else None
     arena = plan.arena_bytes
     return BenchResult(
-        model=model, target=plan.target.name, compiler=_version(tools.cc), flags=" ".join((opt, *cflags)),
+        model=Path(model).name, target=plan.target.name, compiler=_version(tools.cc),
+        flags=" ".join((opt, *(cflags or toolchain.native(tools.cc)))),
         instructions=run.instructions if run else None, macs=plan.macs, launches=plan.launches,
         launches_unfused=unfused.launches, calls=plan.call_count, intermediate_bytes=plan.intermediate_bytes,
         intermediate_bytes_unfused=unfused.intermediate_bytes,
@@ -84,7 +89,15 @@ def bench(plan: Plan, unfused: Plan, model: str, *, opt: str = "-O3", cc: str | 
         ram_bytes={"arena": arena, "static": static, "stack": depth,
                    "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
-        stack_path=deepest.path if deepest else ())
+        stack_path=deepest.path if deepest else (), host_us=_times(plan, Path(model), sample, opt, cc))
+
+
+def _times(plan: Plan, path: Path, sample: dict[str, np.ndarray], opt: str, cc: str | None) -> dict[str, float | None]:
+    """Microseconds on this computer, where that is the target; by TIMES."""
+    if not plan.target.is_host or plan.options.input_rows:
+        return dict.fromkeys(TIMES)
+    found = timed(plan, path, sample, opt, cc)
+    return dict(zip(TIMES, (found.fuse2c_us, found.onnxruntime_us, found.ratio), strict=True))
 
 
 def measured(plan: Plan, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> qemu.Measurement:

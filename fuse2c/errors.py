@@ -117,6 +117,12 @@ class OverEnergy(PlanError):
     code = "F304"
 
 
+class LimitsConflict(PlanError):
+    """Limits that can be met one by one, but not together."""
+
+    code = "F305"
+
+
 class BuildError(Fuse2cError):
     """A compiler, linker or emulator failed; carries the command and what it said."""
 

@@ -10,7 +10,7 @@ from fuse2c.plan import Decision, Plan, Step
 SHOWN = 160         # characters of a subject or a reason
 CHANGES = (     # (stage, pattern of a reason or subject, what would change it)
     ("select", r"core lacks (\S+)", "a target whose core has {0}, such as those with that feature in `fuse2c list targets`"),
-    ("select", r"bytes of scratch are more", "--optimize cycles gives faster kernels more scratch"),
+    ("stream", r"bytes of scratch are live at the peak", "more --ram, or --optimize cycles, gives faster kernels more scratch"),
     ("fuse", r"barrier", "leave --fuse-barrier out"),
     ("fuse", r"another kernel|other reader|more than one|used elsewhere", "a model in which only one node reads the tensor"),
     ("fold", r"tie", "--requant float keeps the float definition"),
@@ -41,15 +41,16 @@ def node(plan: Plan, name: str) -> list[str]:
 
 def _limits(plan: Plan) -> Iterable[str]:
     """The next schedules on either side of the chosen one: what limit or objective leads there."""
-    smaller = [p for p in plan.front if p.ram < plan.ram_bytes]
-    faster = [p for p in plan.front if p.instructions < plan.instructions]
-    if smaller:
+    now = plan.point
+    smaller = [p for p in plan.front if now and p.ram < now.ram]
+    faster = [p for p in plan.front if now and p.cycles < now.cycles]
+    if now and smaller:
         p = max(smaller, key=lambda p: p.ram)
-        yield (f"--ram {plan.ram_bytes - 1} leads to another schedule: {p.ram:,} bytes of RAM, {p.calls} calls, "
-               f"{p.instructions - plan.instructions:+,} instructions")
-    if faster:
+        yield (f"--ram {now.ram - 1} leads to another schedule: {p.ram:,} bytes of RAM, {p.calls} calls, "
+               f"{p.cycles - now.cycles:+,} cycles")
+    if now and faster:
         p = min(faster, key=lambda p: p.ram)
-        yield f"with {p.ram:,} bytes of RAM there is a schedule of {p.instructions - plan.instructions:+,} instructions"
+        yield f"with {p.ram:,} bytes of RAM there is a schedule of {p.cycles - now.cycles:+,} cycles"
 
 
 def _known(step: Step) -> set[str]:
@@ -60,6 +61,9 @@ def _of_step(plan: Plan, i: int, step: Step) -> Iterable[str]:
     """Where the step runs, and where its result lies."""
     number, group = next((k, g) for k, g in enumerate(plan.kernel_steps, 1) if i in g)
     yield f"  kernel     : {number} of {len(plan.kernel_steps)}, step {step.function}, as {step.kernel.name}"
+    if plan.phases or step.processor != plan.target.processor.name:
+        rows = [f"rows {c.first} .. {c.end - 1}" for c in plan.calls if c.step == i] if i in plan.shared else [""]
+        yield "  on         : " + ", ".join(f"{name} {part}".rstrip() for name, part in zip(plan.where(i), rows, strict=True))
     others = [plan.steps[k].function for k in group if k != i]
     if others:
         yield f"  fused with : {len(others)} more steps of the kernel, {others[0]} .. {others[-1]}"

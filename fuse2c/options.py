@@ -1,18 +1,39 @@
 """What a user may ask of a compilation: one object, filled by the API and by the command line alike."""
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from fuse2c.errors import PlanError
 
 CHOICES = {"arena": ("static", "caller"), "io": ("model", "int8", "float"), "requant": ("fixed", "float"),
-            "optimize": ("cycles", "balanced", "ram", "energy"), "place": ("heuristic", "exact"),
-           "share_kernels": ("auto", "always", "never"), "winograd": ("flash", "auto", "off")}
+            "place": ("heuristic", "exact"), "share_kernels": ("auto", "always", "never"),
+            "winograd": ("flash", "auto", "off")}
+OBJECTIVES = ("cycles", "balanced", "ram", "energy")
+WEIGHED = ("cycles", "ram", "flash", "energy")
+"""What the weighted sum of an objective may be of."""
 Numbers = float | Sequence[float]
 Value = np.ndarray | np.generic | Numbers
+
+
+def weights(text: str) -> dict[str, float]:
+    """The weights of an objective such as "cycles=1,ram=0.5" (or with + between them). Raises PlanError."""
+    found = {}
+    for part in text.replace("+", ",").split(","):
+        key, _, value = part.partition("=")
+        try:
+            found[key.strip()] = float(value)
+        except ValueError:
+            found = {}
+            break
+    if not found or set(found) - set(WEIGHED) or not all(0 <= w < math.inf for w in found.values()) or not any(found.values()):
+        raise PlanError(f"optimize is {text!r}", hint=f"one of {', '.join(OBJECTIVES)}, or weights, none below 0: "
+                                                      f"cycles=1,ram=0.5 (of {', '.join(WEIGHED)})")
+    return found
 
 
 @dataclass(frozen=True)
@@ -20,10 +41,12 @@ class Options:
     """Options of `build`, `check` and `bench`; the defaults are the command line's.
 
     dims: values for symbolic dimensions. bind: inputs that become constants: arrays of their types and shapes, or
-    numbers. ram, flash: limits in bytes instead of the target's. energy_uj: the most an inference may take; power_mw: the
-    most on average at rate_hz inferences a second, for which the clock is chosen. winograd: 3x3 convolutions with fewer
-    products and more bytes of weights, as far as the limit or the target's flash allows: where there is a limit ("flash"), or
-    without one, too ("auto"). name: C prefix, default from the file name.
+    numbers. optimize: one of OBJECTIVES, or weights of a sum. ram, flash: limits in bytes instead of the target's.
+    energy_uj: the most an inference may take; power_mw: the most on average at rate_hz inferences a second, for which the
+    clock is chosen. winograd: 3x3 convolutions with fewer products and more bytes of weights, as far as the limit or the
+    target's flash allows: where there is a limit ("flash"), or without one, too ("auto"). zeros: by tensor,
+    which share of its elements is zero; where it pays, kernels pass over them. calib: an .npz file with typical inputs, of
+    which that is measured. name: C prefix, default from the file name.
     stateful: (input, output) pairs of tensors that the generated model keeps from one run to the next.
     step_budget: instructions of a call of <name>_step, which is generated beside <name>_run; all state is then in what the
     caller passes, so that the arena is the caller's. max_slice_us: the same as a time at the target's clock. deadline_ms: the
@@ -46,6 +69,8 @@ class Options:
     ram: int | None = None
     flash: int | None = None
     winograd: str = "flash"
+    zeros: Mapping[str, float] = field(default_factory=dict)
+    calib: Path | None = None
     energy_uj: float | None = None
     power_mw: float | None = None
     rate_hz: float | None = None
@@ -61,6 +86,8 @@ class Options:
         for key, allowed in CHOICES.items():
             if getattr(self, key) not in allowed:
                 raise PlanError(f"{key} is {getattr(self, key)!r}", hint=f"one of {', '.join(allowed)}")
+        if self.optimize not in OBJECTIVES:
+            weights(self.optimize)
         if self.step_budget is not None and self.max_slice_us is not None:
             raise PlanError("two limits for a step", hint="give step_budget or max_slice_us")
         if self.cores < 1:

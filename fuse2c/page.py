@@ -22,7 +22,7 @@ def html(r: Mapping[str, Any]) -> str:
     clock = r["target"]["clock_hz"]
     return render.page(
         "report.html.j2", r=r, sections=SECTIONS, clock=f"{clock / 1e6:g} MHz" if clock else "", tiles=_tiles(r),
-        comparison=comparison(r), kernels=[_box(k) for k in r["kernels"]], ends=r["ends"],
+        comparison=comparison(r), kernels=[_box(k, bool(r["cores"])) for k in r["kernels"]], ends=r["ends"],
         choices=len(r["decisions"]), heads=HEADS,
         rows=[_row(k) for k in r["kernels"]], worst=_worst(r["wcet"]), pictures={
             "memory": render.markup(plots.memory_map(r["memory"])),
@@ -65,6 +65,8 @@ def _tiles(r: Mapping[str, Any]) -> list[dict[str, str]]:
              _tile("weights, bytes", number(f["weight_bytes"]), note("weight_bytes")),
              _tile("cycles", short(f["cycles"]), note("cycles")),
              _tile("intermediates, bytes", number(f["intermediate_bytes"]), note("intermediate_bytes"))]
+    if r["cores"]:
+        found.append(_tile("cores", " + ".join(r["cores"]["names"]), f"{r['cores']['speedup']:.2f} times as fast as one"))
     if f["time_ms"] is not None:
         found.append(_tile("time, ms", number(f["time_ms"]), note("time_ms")))
     if f["energy_uj"] is not None:
@@ -112,13 +114,14 @@ def _title(k: Mapping[str, Any]) -> str:
     return chains[0] if len(chains) == 1 else f"{len(chains)} steps: {chains[0]} … {chains[-1]}"
 
 
-def _box(k: Mapping[str, Any]) -> dict[str, Any]:
+def _box(k: Mapping[str, Any], cores: bool) -> dict[str, Any]:
     """A kernel in the plan."""
     sources = [*k["reads"], *(f"kernel {n}" for n in k["after"])]
     sizes = k["steps"][0]["inputs"]
     return {"number": k["number"], "title": _title(k), "cycles": short(k["cycles"]), "share": _percent(k["share"]),
             "width": f"{100 * k['share']:.1f}", "from_text": f"{', '.join(sources) or 'nothing'}: {', '.join(sizes)}",
-            "steps": [{"chain": " > ".join(s["operators"]), "function": s["function"], "kernel": s["kernel"],
+            "steps": [{"chain": " > ".join(s["operators"]), "function": s["function"],
+                       "kernel": s["kernel"] + (f" on {', '.join(s['processors'])}" if cores else ""),
                        "shapes": f"{', '.join(s['inputs']) or 'nothing'} → {', '.join(s['outputs'])}",
                        "work": f"{s['macs']:,} multiply-accumulates, {s['cycles']:,} cycles",
                        "nodes": printable(", ".join(s["nodes"]), NAMES)}

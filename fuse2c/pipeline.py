@@ -24,6 +24,7 @@ from fuse2c.passes import (
     promote,
     push,
     select,
+    skip,
     spend,
     split,
     spread,
@@ -52,14 +53,15 @@ PIPELINE = (
     Pass("select", select.run, "a kernel for every node"),
     Pass("assign", assign.run, "a processor for every step, of those that share a core the fastest"),
     Pass("spend", spend.run, "where flash is to spare, kernels that take more of it and fewer instructions"),
+    Pass("skip", skip.run, "kernels that pass over zeros, where the data has enough of them"),
     Pass("embed", embed.run, "what is joined is written, what is cut out is read where it lies"),
     Pass("order", order.run, "an order with a low memory peak"),
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),
     Pass("spread", spread.run, "with several cores: which of them computes what, and when they meet"),
     Pass("place", place.run, "an address for every intermediate"),
     Pass("join", join.run, "which steps are one kernel"),
-    Pass("bound", bound.run, "the deadline is not out of reach"),
     Pass("afford", afford.run, "energy and power are within the limits, at a clock that is chosen"),
+    Pass("bound", bound.run, "the deadline is not out of reach"),
 )
 
 

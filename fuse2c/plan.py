@@ -103,10 +103,11 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One of the schedules that were compared: none of them has both less RAM and fewer instructions."""
+    """One of the plans that were compared: none of them has both less RAM and fewer cycles."""
 
     ram: int                # bytes: arena and states
-    instructions: int       # estimated
+    cycles: int             # typical, by the target's prices
+    instructions: int       # likewise
     calls: int              # of kernel functions
 
 
@@ -137,7 +138,8 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     phases: tuple[Phase, ...] = ()      # of several cores
     kernels: tuple[Launch, ...] = ()    # calls that are one kernel; none: each step is one
-    front: tuple[Point, ...] = ()       # the schedules to choose from, the one with the fewest instructions first
+    front: tuple[Point, ...] = ()       # the plans to choose from, the one with the fewest cycles first
+    point: Point | None = None          # the one that was chosen
     peak: Peak | None = None            # None: nothing is ever live
     parts: Mapping[str, int] = field(default_factory=dict)  # result -> nodes that compute its channels, where one is too long
     slices: Slices | None = None        # with --step-budget, from fission.py
@@ -252,6 +254,11 @@ class Plan:
         firsts = [p.first for p in self.phases]
         return tuple(zip(firsts, [*firsts[1:], len(self.calls)], strict=True)) if firsts else ()
 
+    def where(self, i: int) -> list[str]:
+        """The processors that compute a step."""
+        cores = sorted({c.core for c in self.calls if c.step == i})
+        return [self.target.cores[k] if k else self.steps[i].processor for k in cores]
+
     def scratch(self, step: Step, core: int) -> str:
         """The name of the scratch of a core's call."""
         return f"{step.function} scratch" + (f" of core {core}" if core else "")
@@ -261,22 +268,24 @@ class Plan:
         """Calls of kernel functions in one inference; a kernel that takes turns row by row is called for each row."""
         if self.kernels:
             return self.launches + sum(c.first > 0 for c in self.calls if c.step in self.shared)
-        whole = [c.end - c.first == self.steps[c.step].spec.rows and i > self.last_push for i, c in enumerate(self.calls)]
-        return sum(self.steps[c.step].launches if all_rows else c.end - c.first
-                   for c, all_rows in zip(self.calls, whole, strict=True) if not self.steps[c.step].spec.written)
+        return sum(self.calls_of.values())
+
+    @property
+    def calls_of(self) -> dict[int, int]:
+        """Calls of each step's function in one inference, where each step is a kernel of its own."""
+        found: dict[int, int] = {}
+        for i, c in enumerate(self.calls):
+            step = self.steps[c.step]
+            whole = c.end - c.first == step.spec.rows and i > self.last_push
+            if not step.spec.written:
+                found[c.step] = found.get(c.step, 0) + (step.launches if whole else c.end - c.first)
+        return found
 
     @property
     def last_push(self) -> int:
         """The call that takes over the last row of an input that is pushed row by row; -1: none is."""
         pushes = (i for i, c in enumerate(self.calls) if c.step == 0 and self.options.input_rows)
         return max(pushes, default=-1)
-
-    @property
-    def instructions(self) -> int:
-        """Estimated by the target's prices: good for comparing schedules of the same kernels, no more."""
-        price = self.target.processor
-        return (price.mac * self.macs + price.alu * sum(s.work.alu for s in self.steps)
-                + price.launch * self.call_count + price.turn * self.turns)
 
     @property
     def turns(self) -> int:

@@ -5,8 +5,9 @@ without a price of its own is priced by the processor's rough ones.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from fuse2c.ops.base import EFFORT, RowWindow
 from fuse2c.plan import Plan, Step
@@ -14,7 +15,9 @@ from fuse2c.target import Clock, Price, Target
 
 WORD = 4        # bytes of a load that waits
 
-COUNTS = tuple(f.name for f in fields(Price) if f.name not in ("tile_of", "cpi", "cpi_worst"))
+CALL, ENTRY = 16, 40        # bytes of code: of a call with the addresses of its arguments, and of the function that calls
+
+COUNTS = tuple(f.name for f in fields(Price) if f.name not in ("tile_of", "cpi", "cpi_worst", "code"))
 """What is counted of a step, in the order of the fields of target.Price."""
 
 
@@ -84,7 +87,29 @@ def price_of(plan: Plan, step: Step) -> Price:
     core = plan.target.processors[step.processor]
     p, listed = core.processor, core.price
     found = next((listed[f] for f in families(step) if f in listed), Price(mac=p.mac, alu=p.alu, call=p.launch))
-    return replace(found, cpi=found.cpi or p.cpi, cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
+    return replace(found, cpi=found.cpi or p.cpi, code=found.code or p.code,
+                   cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
+
+
+def rough(plan: Plan) -> float:
+    """The share of the cycles that is priced roughly, as the target lists no price for the kernel."""
+    found = [(of_step(plan, s).cycles, not any(f in plan.target.processors[s.processor].price for f in families(s)))
+             for s in plan.steps]
+    return sum(c for c, guess in found if guess) / max(sum(c for c, _ in found), 1e-9)
+
+
+def code_bytes(plan: Plan) -> int:
+    """Estimated bytes of code: of each kernel's function, and of the calls. Kernels that are alike may share theirs."""
+    mode, functions, found = plan.options.share_kernels, set[Any](), float(ENTRY)
+    for i, s in enumerate(plan.steps):
+        if s.spec.written:
+            continue
+        alone = mode == "never" or (mode == "auto" and i in plan.inlined)
+        key = i if alone else (s.kernel.name, s.node.parts[0].op, tuple(n.op for n in s.node.parts),
+                               tuple(sorted(s.spec.constants.items())))
+        found += CALL + (price_of(plan, s).code if key not in functions else 0)
+        functions.add(key)
+    return round(found)
 
 
 def of_step(plan: Plan, step: Step) -> Cost:
@@ -92,29 +117,43 @@ def of_step(plan: Plan, step: Step) -> Cost:
     if step.spec.written:
         return Cost()
     price, images = price_of(plan, step), step.spec.images
-    total = instructions(price, counts(plan, step, price.tile_of))
+    found = counts(plan, step, price.tile_of)
+    total, most = instructions(price, found), instructions(price, found | _times(step.spec.most, images))
     read, written, weights = (n * images for n in traffic(plan, step).total)
     stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
               for what, n in (("arena", read + written), ("weights", weights))}
     waits = sum(stalls.values())
-    return Cost(total, total * price.cpi + waits, total * price.cpi_worst + waits, step.launches, read, written, weights,
+    return Cost(total, total * price.cpi + waits, most * price.cpi_worst + waits, step.launches, read, written, weights,
                 step.work.macs, step.work.alu, stalls["weights"])
 
 
 def of_kernel(plan: Plan, steps: Sequence[int]) -> Cost:
     """One launch: its steps, and whose turn it is where their rows alternate."""
     found = sum((of_step(plan, plan.steps[i]) for i in steps), Cost())
-    p = plan.target.processor
-    turns = sum(c.end - c.first for k in plan.kernels if k.rows for c in plan.working(k) if c.step in steps) * p.turn
     launches = min(1, found.launches) if len(steps) > 1 else found.launches
-    return replace(found, instructions=found.instructions + turns, cycles=found.cycles + turns * p.cpi,
-                   worst=found.worst + turns * p.cpi_worst, launches=launches)
+    return replace(_scheduled(plan, found, set(steps)), launches=launches)
 
 
-def of_plan(plan: Plan) -> Cost:
-    """The whole inference."""
-    found = sum((of_kernel(plan, steps) for steps in plan.kernel_steps), Cost())
+def of_steps(plan: Plan) -> Cost:
+    """All steps, whatever their schedule: what no schedule of the same kernels goes below."""
+    return sum((of_step(plan, s) for s in plan.steps), Cost())
+
+
+def of_plan(plan: Plan, work: Cost | None = None) -> Cost:
+    """The whole inference; `work` is that of its steps, if it is known already: it is the same for all schedules."""
+    found = _scheduled(plan, of_steps(plan) if work is None else work, set(range(len(plan.steps))))
     return replace(found, launches=plan.launches)
+
+
+def _scheduled(plan: Plan, work: Cost, steps: set[int]) -> Cost:
+    """The work of some steps, and what their schedule adds: turns in a kernel, and a call for each row outside of one."""
+    p = plan.target.processor
+    turns = sum(c.end - c.first for k in plan.kernels if k.rows for c in plan.working(k) if c.step in steps)
+    calls = {} if plan.kernels else plan.calls_of
+    again = sum(n - plan.steps[i].launches for i, n in calls.items() if i in steps)
+    more = turns * p.turn + again * p.launch
+    return replace(work, instructions=work.instructions + more, cycles=work.cycles + more * p.cpi,
+                   worst=work.worst + more * max(p.cpi_worst, p.cpi))
 
 
 def meeting(plan: Plan) -> int:
@@ -128,6 +167,29 @@ def elapsed(plan: Plan) -> float:
     if not plan.phases:
         return of_plan(plan).cycles
     return meeting(plan) + sum(max(p.cycles) + meeting(plan) for p in plan.phases)
+
+
+def alone(plan: Plan) -> float:
+    """Typical cycles if the first core computed everything, with the same kernels."""
+    first = plan.target.cores[0]
+    return sum(of_step(plan, replace(s, processor=first)).cycles for s in plan.steps) if plan.phases else elapsed(plan)
+
+
+def shared(plan: Plan) -> dict[str, Any] | None:
+    """How several cores share the inference, under the keys of docs/JSON.md; None of a plan for one."""
+    if not plan.phases:
+        return None
+    time, first = elapsed(plan), alone(plan)
+    busy = [sum(p.cycles[k] for p in plan.phases) for k in range(plan.options.cores)]
+    return {"names": plan.target.cores[:plan.options.cores], "phases": len(plan.phases), "meeting_cycles": meeting(plan),
+            "cycles": round(time), "cycles_alone": round(first), "speedup": first / time, "busy": [b / time for b in busy]}
+
+
+def latency(plan: Plan, clock: Clock) -> float | None:
+    """Seconds of an inference at a clock, by as many cores as the plan is for; None without a clock."""
+    cost = of_plan(plan)
+    time = seconds(cost, plan.target, clock)
+    return time * elapsed(plan) / cost.cycles if time is not None and cost.cycles else time
 
 
 def launch_cycles(plan: Plan) -> float:
@@ -149,7 +211,12 @@ def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
     return {"mac": step.work.macs, "alu": step.work.alu, "output": outputs, "operand": operands, "pixel": rows * columns,
             "window": rows * columns * depth, "stream": tiles * across * depth, "block": tiles * across,
             "row": rows, "call": spec.images, **dict.fromkeys(EFFORT, 0),
-            **{key: n * spec.images for key, n in spec.effort.items()}}
+            **_times(spec.effort, spec.images)}
+
+
+def _times(effort: Mapping[str, int], images: int) -> dict[str, float]:
+    """The effort of all images."""
+    return {key: n * images for key, n in effort.items()}
 
 
 def instructions(price: Price, found: dict[str, float]) -> float:

@@ -14,8 +14,9 @@ import numpy as np
 
 from fuse2c.errors import ModelError
 
-COMMON_SHIFT = 35       # of layers that can choose
+COMMON_SHIFT = 34       # of layers that can choose
 LOST_BITS = 5           # of multipliers at most: what is left, 2**-26, is finer than float32
+NEAR = np.asarray(sorted(range(-8, 9), key=abs))     # what is tried around a multiplier that cannot always agree with "float"
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
 Number = Any      # an array or a numpy scalar
 EXACT_FLOAT = 2 ** 24   # integers up to here are exact in float32
@@ -42,11 +43,13 @@ class Requant:
 
     @property
     def shift(self) -> int:
-        """S: COMMON_SHIFT, so that layers differ in tables only and share code, if all channels are proved with it."""
+        """S: COMMON_SHIFT, so that layers differ in tables only and share code, where that loses nothing: it
+        agrees with "float" on as many thresholds of outputs as the largest shift. Else that."""
         largest = self.largest_shift
         if not COMMON_SHIFT < largest <= COMMON_SHIFT + LOST_BITS:
             return largest
-        return COMMON_SHIFT if _multipliers(self, COMMON_SHIFT)[1].all() else largest
+        lost, least = (_multipliers(self, shift)[1] for shift in (COMMON_SHIFT, largest))
+        return COMMON_SHIFT if lost.sum() <= least.sum() else largest
 
     @property
     def largest_shift(self) -> int:
@@ -68,7 +71,7 @@ class Requant:
     @property
     def proved(self) -> int:
         """For how many entries of `scale` "fixed" and "float" agree on every accumulator within reach."""
-        return int(_multipliers(self, self.shift)[1].sum())
+        return int((_multipliers(self, self.shift)[1] == 0).sum())
 
     def __call__(self, acc: np.ndarray) -> np.ndarray:
         """Stored values (int32, inside the limits) of accumulators whose last axis is the channel."""
@@ -93,7 +96,7 @@ def requant(mode: str, x: float, w: tuple[float, ...], y: float, zero: int, limi
 
 @lru_cache(maxsize=4096)
 def _multipliers(r: Requant, shift: int) -> tuple[np.ndarray, np.ndarray]:
-    """(M, whether M is proved to agree with "float") for each channel.
+    """(M, how many thresholds of the output it moves against "float"; 0: it is proved to agree) for each channel.
 
     With q the distance of an output from the zero point and T_q the least accumulator that "float" maps to q or
     more, "fixed" agrees if and only if M T_q >= K and M (T_q - 1) < K for K = q 2**S - 2**(S-1), for every q. Each
@@ -101,7 +104,7 @@ def _multipliers(r: Requant, shift: int) -> tuple[np.ndarray, np.ndarray]:
     """
     ideal = np.minimum(np.rint(np.asarray(r.scale, np.float64) * 2.0 ** shift), 2 ** 31 - 1).astype(np.int64)
     if min(r.single) <= 0.0:
-        return ideal.astype(np.int32), np.zeros(len(ideal), np.bool_)
+        return ideal.astype(np.int32), np.full(len(ideal), r.high - r.low)
     q = np.arange(r.low - r.zero + 1, r.high - r.zero + 1, dtype=np.int64)
     threshold, known = _thresholds(np.asarray(r.single, np.float32), q, np.asarray(r.reach, np.int64))
     k = np.broadcast_to((q << shift) - (1 << (shift - 1)), threshold.shape)
@@ -117,8 +120,11 @@ def _multipliers(r: Requant, shift: int) -> tuple[np.ndarray, np.ndarray]:
         holds = bound >= 0 if upper else bound <= 0
         possible &= (~known | (t != 0) | holds).all(axis=1)
     possible &= least <= most
-    chosen = np.where(possible, np.clip(ideal, least, np.maximum(least, most)), ideal)
-    return chosen.astype(np.int32), possible
+    tried = np.where(possible, np.clip(ideal, least, np.maximum(least, most)), ideal)[:, None] + NEAR * ~possible[:, None]
+    tried = np.clip(tried, 1, 2 ** 31 - 1)
+    moved = ((-(-k[:, None] // tried[..., None]) != threshold[:, None]) & known[:, None]).sum(axis=-1)
+    best = (np.arange(len(ideal)), moved.argmin(axis=1))
+    return tried[best].astype(np.int32), np.where(possible, 0, np.maximum(moved[best], 1))
 
 
 def _thresholds(scale: np.ndarray, q: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

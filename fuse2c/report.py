@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fuse2c import catalogue
+from fuse2c import catalogue, price
 from fuse2c.bench import BenchResult
 from fuse2c.check import CheckResult
 from fuse2c.check.compare import Difference
@@ -22,13 +22,20 @@ def summary(plan: Plan) -> str:
     lines = [f"{plan.graph.name} for {plan.target.title}",
              f"  kernels      : {plan.launches} in {plan.call_count} calls, {plan.macs:,} multiply-accumulates",
              f"  intermediates: {plan.intermediate_bytes:,} bytes written and read",
-             *_arena(plan), *_pushed(plan),
+             *_cores(plan), *_arena(plan), *_pushed(plan),
              f"  weights      : {plan.weight_bytes:,} bytes"]
     if plan.options.stateful:
         names = ", ".join(t for t, _ in plan.options.stateful)
         where = "in the arena" if plan.options.arena == "caller" else "beside the arena"
         lines.append(f"  states       : {sum(p.size for p in plan.state_places):,} bytes {where}: {names}")
     return "\n".join(lines)
+
+
+def _cores(plan: Plan) -> list[str]:
+    found = price.shared(plan)
+    return [] if found is None else [
+        f"  cores        : {' and '.join(found['names'])}: {found['cycles']:,} cycles in {found['phases']} phases, "
+        f"{found['cycles_alone']:,} on one core: {found['speedup']:.2f} times as fast"]
 
 
 def _arena(plan: Plan) -> list[str]:
@@ -65,22 +72,25 @@ def new_table(title: str, *columns: str) -> Table:
 
 def steps(plan: Plan) -> Table:
     """One row a step; its number is that in the name of its C function. Several steps may be one kernel."""
-    table = new_table(f"{plan.graph.name}: steps in execution order", "#", "launch", "operators:", "output:", "MAC", "kernel:")
+    several = any(plan.where(i) != [plan.target.processor.name] for i in range(len(plan.steps)))
+    table = new_table(f"{plan.graph.name}: steps in execution order", "#", "launch", "operators:", "output:", "MAC", "kernel:",
+                      *["on:"] * several)
     owner = {i: k for k, group in enumerate(plan.kernel_steps, 1) for i in group}
     for i, s in enumerate(plan.steps, 1):
         shapes = (plan.graph.type(t) for t in s.node.outputs if t)
         table.add_row(str(i), str(owner[i - 1]), " > ".join(n.op for n in s.node.parts),
                       ", ".join(f"{t.dtype.value} {'x'.join(map(str, t.shape)) or 'scalar'}" for t in shapes),
-                      f"{s.work.macs:,}", "in place" if s.spec.written else s.kernel.name)
+                      f"{s.work.macs:,}", "in place" if s.spec.written else s.kernel.name,
+                      *[", ".join(plan.where(i - 1))] * several)
     return table
 
 
 def front(plan: Plan) -> Table:
-    """The schedules that were compared; the chosen one is marked."""
-    table = new_table("RAM against instructions", "RAM, bytes", "instructions, estimated", "kernel calls", ":")
+    """The plans that were compared; the chosen one is marked."""
+    table = new_table("RAM against cycles, predicted", "RAM, bytes", "cycles", "instructions", "kernel calls", ":")
     for p in plan.front:
-        chosen = (p.instructions, p.calls) == (plan.instructions, plan.call_count)
-        table.add_row(f"{p.ram:,}", f"{p.instructions:,}", f"{p.calls:,}", "chosen" if chosen else "")
+        table.add_row(f"{p.ram:,}", f"{p.cycles:,}", f"{p.instructions:,}", f"{p.calls:,}",
+                      "chosen" if p == plan.point else "")
     return table
 
 
@@ -97,11 +107,13 @@ def plan_json(plan: Plan, unfused: Plan, model: str, why: bool = False, pareto: 
         "model": model, "target": plan.target.name, "macs": plan.macs, "launches": plan.launches,
         "launches_unfused": unfused.launches, "calls": plan.call_count, "intermediate_bytes": plan.intermediate_bytes,
         "intermediate_bytes_unfused": unfused.intermediate_bytes, "flash_bytes": {"weights": plan.weight_bytes},
-        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": plan.instructions,
+        "ram_bytes": {"arena": plan.arena_bytes}, "instructions_estimated": round(price.of_plan(plan).instructions),
         "peak": peak and {"step": plan.steps[peak.step].function, "bound": peak.bytes,
                           "gap": plan.working_bytes - peak.bytes, "rows": peak.rows}}
     if plan.options.input_rows:
         found["input_rows"] = pushed(plan)
+    if plan.phases:
+        found["cores"] = price.shared(plan)
     if pareto:
         found["front"] = [asdict(p) for p in plan.front]
     if why:
@@ -123,6 +135,10 @@ def bench_table(r: BenchResult) -> Table:
         for part, size in sizes.items():
             row(f"{kind}, {part}, bytes", size)
     row("outputs that differ from the host's", r.mismatches)
+    if r.host_us["fuse2c"] is not None:
+        for who, value in r.host_us.items():
+            label = "time, of onnxruntime's" if who == "ratio" else f"time, {who}, us"
+            table.add_row(label, "", "-" if value is None else f"{value:,.2f}")
     return table
 
 

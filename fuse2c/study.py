@@ -23,26 +23,24 @@ def of(plan: Plan, unfused: Plan, model: str) -> dict[str, Any]:
         "figures": {"unfused": figures(unfused), "fused": figures(plan), "limits": limits(plan)},
         "kernels": kernels(plan), "kernels_unfused": kernels(unfused), "roofs": roofs(plan),
         "memory": {"bytes": plan.arena_bytes, "bound": plan.peak.bytes if plan.peak else None, "boxes": boxes(plan)},
-        "front": front(plan),
+        "front": front(plan), "cores": price.shared(plan),
         "decisions": [asdict(d) for d in plan.decisions],
         "ends": {"inputs": list(plan.inputs), "outputs": list(plan.outputs)}, "measured": None,
         "wcet": None, "wcet_note": "The worst case was not asked for."}
 
 
 def front(plan: Plan) -> list[dict[str, Any]]:
-    """The schedules to choose from: they do the same work, so that they differ from the chosen one in calls and turns only."""
-    more = round(price.of_plan(plan).instructions) - plan.instructions
-    return [{"ram": p.ram, "instructions": p.instructions + more, "calls": p.calls,
-             "chosen": (p.instructions, p.calls) == (plan.instructions, plan.call_count)} for p in plan.front]
+    """The plans to choose from."""
+    return [asdict(p) | {"chosen": p == plan.point} for p in plan.front]
 
 
 def figures(plan: Plan) -> dict[str, Any]:
     """The figures of one plan as a whole; None where the target file does not know enough."""
     cost = price.of_plan(plan)
-    called = price.launch_cycles(plan)
+    called, time = price.launch_cycles(plan), price.latency(plan, price.clock_of(plan.target))
     return {"launches": plan.launches, "calls": plan.call_count, "launch_cycles": round(called),
             "intermediate_bytes": plan.intermediate_bytes, **_priced(cost, plan.target),
-            "ram_bytes": plan.ram_bytes, "weight_bytes": plan.weight_bytes}
+            "time_ms": None if time is None else time * 1e3, "ram_bytes": plan.ram_bytes, "weight_bytes": plan.weight_bytes}
 
 
 def _priced(cost: Cost, target: Target) -> dict[str, Any]:
@@ -106,7 +104,8 @@ def _step(plan: Plan, i: int) -> dict[str, Any]:
     def text(t: str) -> str:
         kind, ring = g.type(t), plan.rings.get(plan.root(t))
         return f"{kind.dtype.value} {'x'.join(map(str, kind.shape)) or 'scalar'}" + (f", ring of {ring} rows" if ring else "")
-    return {"function": step.function, "kernel": step.kernel.name, "operators": [n.op for n in step.node.parts],
+    return {"function": step.function, "kernel": step.kernel.name, "processors": plan.where(i),
+            "operators": [n.op for n in step.node.parts],
             "nodes": list(dict.fromkeys(o for n in step.node.parts for o in n.origin)),
             "inputs": [text(t) for t in step.node.inputs if t and g.data(t) is None],
             "outputs": [text(t) for t in step.node.outputs if t], "macs": step.work.macs,

@@ -11,7 +11,7 @@ from fuse2c.errors import TargetError, did_you_mean
 
 FOLDER = Path(__file__).parent / "targets"
 # What kernels may ask for. mla, mul: words are multiplied, and in one instruction added, and there is nothing better.
-FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve", "mla", "mul")
+FEATURES = ("dsp", "fpu-sp", "fpu-dp", "mve", "mla", "mul", "vectors")
 CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 HELD = ("arena", "weights")                         # what a memory may hold
 STATUS = ("estimated", "vendor", "measured")        # of a target's figures
@@ -30,6 +30,7 @@ class Processor:
     mac: int = 3                            # of a multiply-accumulate, with its share of loads and loops
     alu: int = 2                            # of another arithmetic operation
     launch: int = 50                        # of a call of a kernel: arguments, prologue, epilogue
+    code: int = 1000                        # bytes of a kernel's function, where its price does not say
     turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
     clock_hz: int = 0                       # the usual clock; 0: unknown, and no time can be given
     registers: int = 13                     # r0 to r12, what a kernel may keep live
@@ -118,6 +119,7 @@ class Price:
     tile: float = 0.0
     unpack: float = 0.0
     tile_of: int = 1                        # pixels of a tile
+    code: float = 0.0                       # bytes of its function in flash; 0: the processor's
     cpi: float = 0.0                        # 0: the processor's
     cpi_worst: float = 0.0
 

@@ -55,6 +55,18 @@ def host(cc: str | None = None) -> Toolchain:
     return Toolchain(cc=path, linker=path, link_flags=("-lm",))
 
 
+@functools.cache
+def native(cc: str) -> tuple[str, ...]:
+    """The flag by which a compiler uses all that this computer's processor has; none if it knows no such flag."""
+    for flag in ("-march=native", "-mcpu=native"):
+        try:
+            run([cc, flag, "-x", "c", "-E", os.devnull], "asking for this processor")
+        except BuildError:
+            continue
+        return (flag,)
+    return ()
+
+
 def cross(cflags: Sequence[str], cc: str | None = None) -> Toolchain:
     """The compiler for a Cortex-M target with `cflags`, such as -mcpu=cortex-m4: `cc`, else arm-none-eabi-gcc.
 

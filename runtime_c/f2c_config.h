@@ -115,6 +115,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
 #endif
 
+/** F2C_ALL_REGISTERS(arm, portable): statements with a block of assembly that takes 14 registers and Arm's DSP extension, and
+ *  statements for other cores and compilers. Without optimisation there is no register for it, clang refuses it. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP)
+#define F2C_ALL_REGISTERS(arm, portable) arm
+#else
+#define F2C_ALL_REGISTERS(arm, portable) portable
+#endif
+
 /** F2C_LOAD2(y, p, r0, r1) and F2C_LOAD4(y, p, r0, r1, r2, r3): the members a, b (and c, d) of y = the floats at p, which moves
  *  on behind them. One instruction on a core with an FPU, which loads neighbouring registers: those named. */
 #if defined(__GNUC__) && defined(__ARM_FP)
@@ -140,6 +148,20 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_LOAD4(y, p, r0, r1, r2, r3) ((y).a = (p)[0], (y).b = (p)[1], (y).c = (p)[2], (y).d = (p)[3], (p) += 4)
 #endif
 
+/** F2C_LOAD3(a, b, c, p): a, b, c = the three words at p, which then points behind them; in one instruction, which gcc does
+ *  not form by itself: it loads each where it is first used. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__ARM_FEATURE_DSP)
+#define F2C_LOAD3(a, b, c, p) \
+    do { \
+        register int32_t f2c_first __asm__("r4"), f2c_second __asm__("r5"), f2c_third __asm__("r6"); \
+        __asm__("ldmia %3!, {%0, %1, %2}" : "=r"(f2c_first), "=r"(f2c_second), "=r"(f2c_third), "+r"(p) \
+                : "m"(*(const int32_t(*)[3])(p))); \
+        (a) = f2c_first, (b) = f2c_second, (c) = f2c_third; \
+    } while (0)
+#else
+#define F2C_LOAD3(a, b, c, p) ((a) = (p)[0], (b) = (p)[1], (c) = (p)[2], (p) += 3)
+#endif
+
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
  *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
  *  in f2c_dots.h: the portable statements, too. */
@@ -152,6 +174,98 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_VECTOR(arm, lane, n) struct { lane at[n]; }
 #define F2C_MVE(arm, ...) __VA_ARGS__
 #endif
+
+/** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,
+ *  `name` to an intrinsic. gcc 12 would take the predicate to a core register and back. */
+#if defined(__clang__)
+#define F2C_LIMIT(y, v, sign, name, limit) (y = vpselq_f32(vdupq_n_f32(limit), v, vcmp##name##q_n_f32(v, limit)))
+#else
+#define F2C_LIMIT(y, v, sign, name, limit) \
+    mve_pred16_t f2c_lanes; \
+    __asm__("vcmp.f32 " sign ", %q2, %3\n\tvpsel %q0, %q4, %q2" \
+            : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "r"(limit), "w"(vdupq_n_f32(limit)))
+#endif
+
+/** F2C_WIDTH: lanes of 32 bits in the widest vector that the core has registers for; F2C_NARROW: the same, eight at most.
+ *  F2C_MOST_SUMS: how many such vectors of sums fit into the registers beside what they are made of.
+ *  F2C_FUSED(n, sum, a, b): sum + a * b for vectors of n floats, rounded once where the core has that instruction. */
+#if defined(__AVX512F__)
+#define F2C_WIDTH 16
+#define F2C_NARROW 8
+#define F2C_MOST_SUMS 24
+#elif defined(__AVX__)
+#define F2C_WIDTH 8
+#define F2C_NARROW 8
+#define F2C_MOST_SUMS 12
+#elif defined(__aarch64__)
+#define F2C_WIDTH 4
+#define F2C_NARROW 4
+#define F2C_MOST_SUMS 24
+#else
+#define F2C_WIDTH 4
+#define F2C_NARROW 4
+#define F2C_MOST_SUMS 12
+#endif
+#if defined(__SSE2__)
+#define F2C_WIDE_HEADER <immintrin.h>
+#elif defined(__aarch64__)
+#define F2C_WIDE_HEADER <arm_neon.h>
+#else
+#define F2C_WIDE_HEADER <stdint.h>
+#endif
+#if defined(__AVX512F__)
+#define F2C_FUSED_16(sum, a, b) _mm512_fmadd_ps((a), (b), (sum))
+#endif
+#if defined(__FMA__)
+#define F2C_FUSED_8(sum, a, b) _mm256_fmadd_ps((a), (b), (sum))
+#elif defined(__AVX__)
+#define F2C_FUSED_8(sum, a, b) ((sum) + ((a) * (b)))
+#elif defined(__aarch64__)
+#define F2C_FUSED_4(sum, a, b) vfmaq_f32((sum), (a), (b))
+#else
+#define F2C_FUSED_4(sum, a, b) ((sum) + ((a) * (b)))
+#endif
+/** F2C_VECTORS(pixels, n): into how many vectors a step of n vectors is best taken, for so many pixels: 1, 2 or 4. */
+#define F2C_VECTORS(pixels, n) \
+    ((((n) % 4) == 0) && ((4 * (pixels)) <= F2C_MOST_SUMS) ? 4 : (((n) % 2) == 0) && ((2 * (pixels)) <= F2C_MOST_SUMS) ? 2 : 1)
+/** F2C_DOT(sum, x, w): to each of F2C_WIDTH sums modulo 2^32, four products: unsigned bytes of x times signed bytes of w.
+ *  F2C_MULTIPLY_ADD(a, b): sums of two neighbouring products of int16. F2C_BYTE(j): where byte j of a word in memory is. */
+#if defined(__AVX512VNNI__)
+#define F2C_DOT(sum, x, w) ((f2c_ints)_mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(x), (__m512i)(w)))
+#elif defined(__AVXVNNI__) && (F2C_WIDTH == 8)
+#define F2C_DOT(sum, x, w) ((f2c_ints)_mm256_dpbusd_avx_epi32((__m256i)(sum), (__m256i)(x), (__m256i)(w)))
+#elif defined(__AVX512BW__)
+#define F2C_MULTIPLY_ADD(a, b) ((f2c_ints)_mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
+#elif defined(__AVX2__) && (F2C_WIDTH == 8)
+#define F2C_MULTIPLY_ADD(a, b) ((f2c_ints)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
+#elif defined(__SSE2__) && (F2C_WIDTH == 4)
+#define F2C_MULTIPLY_ADD(a, b) ((f2c_ints)_mm_madd_epi16((__m128i)(a), (__m128i)(b)))
+#endif
+#if !defined(F2C_DOT) && defined(F2C_MULTIPLY_ADD)
+#define F2C_DOT(sum, x, w) \
+    ((sum) + F2C_MULTIPLY_ADD((f2c_shorts)(x) & 255, (f2c_shorts)((f2c_unsigned)(w) << 8) >> 8) \
+     + F2C_MULTIPLY_ADD((f2c_shorts)((f2c_unsigned)(x) >> 8), (f2c_shorts)(w) >> 8))
+#elif !defined(F2C_DOT)
+#define F2C_DOT(sum, x, w) \
+    ((sum) + F2C_PRODUCT(x, w, 0) + F2C_PRODUCT(x, w, 8) + F2C_PRODUCT(x, w, 16) + F2C_PRODUCT(x, w, 24))
+#define F2C_PRODUCT(x, w, bit) \
+    ((((x) >> (bit)) & 255u) * (f2c_ints)((f2c_signed)((w) << (24 - (bit))) >> 24))
+#endif
+#if defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+#define F2C_BYTE(j) (24 - (8 * (j)))
+#else
+#define F2C_BYTE(j) (8 * (j))
+#endif
+/** F2C_HELD(v): the vector v is in a register here. gcc would load weights that several pixels share once for each. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
+#define F2C_HELD(v) __asm__("" : "+v"(v))
+#elif defined(__GNUC__) && !defined(__clang__) && defined(__SSE2__)
+#define F2C_HELD(v) __asm__("" : "+x"(v))
+#else
+#define F2C_HELD(v) ((void)0)
+#endif
+#define F2C_JOINED(a, b) a##b
+#define F2C_FUSED(n, sum, a, b) F2C_JOINED(F2C_FUSED_, n)(sum, a, b)
 
 /** F2C_HIGH_PRODUCT(a, b): (a * b) >> 32 for b >= 0; Armv6-M would call a function for a product of 64 bits. */
 #if defined(__thumb__) && !defined(__thumb2__)
@@ -200,6 +314,31 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_CORE __attribute__((noipa))
 #else
 #define F2C_CORE
+#endif
+
+/** F2C_ROW_CORE: the same for a loop that needs all registers. gcc would also copy it for a stride of one, collect bytes in
+ *  a register to store them as a word, and keep more addresses than there are registers for. F2C_TILE_CORE: around a block
+ *  that takes all of them (F2C_ALL_REGISTERS), gcc would keep constants from trip to trip, and load each where it is used. */
+#if defined(__clang__)
+#define F2C_ROW_CORE __attribute__((noinline))
+#define F2C_TILE_CORE __attribute__((noinline))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_FEW "no-schedule-insns", "no-tree-slp-vectorize", "no-version-loops-for-strides", "no-ivopts"
+#define F2C_ROW_CORE __attribute__((noipa, optimize(F2C_FEW)))
+#define F2C_TILE_CORE __attribute__((noipa, optimize(F2C_FEW, "no-move-loop-invariants", "no-gcse")))
+#elif defined(__GNUC__)
+#define F2C_ROW_CORE __attribute__((noipa))
+#define F2C_TILE_CORE __attribute__((noipa))
+#else
+#define F2C_ROW_CORE
+#define F2C_TILE_CORE
+#endif
+
+/** F2C_IN_MEMORY(array): its elements are loaded again from here on. gcc would load them all ahead, and spill them. */
+#if defined(__GNUC__)
+#define F2C_IN_MEMORY(array) __asm__("" : "+m"(array))
+#else
+#define F2C_IN_MEMORY(array) ((void)0)
 #endif
 
 /** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,

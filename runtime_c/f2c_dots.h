@@ -63,15 +63,15 @@
     case 1: block(first step, ); break; \
     case 2: block(first step step, ); break; \
     case 3: block(first step step step, ); break; \
-    case 4: block(first F2C_LOOP(step), F2C_COUNTER); break; \
-    case 5: block(first step F2C_LOOP(step), F2C_COUNTER); break; \
-    case 6: block(first step step F2C_LOOP(step), F2C_COUNTER); break; \
-    default: block(first step step step F2C_LOOP(step), F2C_COUNTER); break; \
+    case 4: block(first F2C_DOTS_LOOP(step), F2C_COUNTER); break; \
+    case 5: block(first step F2C_DOTS_LOOP(step), F2C_COUNTER); break; \
+    case 6: block(first step step F2C_DOTS_LOOP(step), F2C_COUNTER); break; \
+    default: block(first step step step F2C_DOTS_LOOP(step), F2C_COUNTER); break; \
     }
-#define F2C_LOOP(step) "1:\n\t" step step step step "subs %[n], %[n], #1\n\tbne 1b"
+#define F2C_DOTS_LOOP(step) "1:\n\t" step step step step "subs %[n], %[n], #1\n\tbne 1b"
 
 /** s[0..3] = the products of the elements at x with four outputs at w, s[4..7] the same for y and v. */
-static inline void f2c_dots(const int8_t *x, const int8_t *y, const int8_t *w, const int8_t *v, int32_t ahead,
+static inline void f2c_dots_helium(const int8_t *x, const int8_t *y, const int8_t *w, const int8_t *v, int32_t ahead,
                             int32_t steps, int32_t *s)
 {
     F2C_LANES(8) s[i] = 0;
@@ -98,7 +98,7 @@ static F2C_INLINE void f2c_dots_2x4(const int8_t *a, const int8_t *b, const int8
         b += ahead;
         F2C_TILE(F2C_BLOCK, F2C_FIRST_2X4, F2C_STEP_2X4)
         *next = w,
-        f2c_dots(a, b, w, w, ahead, steps, s);
+        f2c_dots_helium(a, b, w, w, ahead, steps, s);
         *next += 64 * steps);
 }
 
@@ -112,7 +112,7 @@ static F2C_INLINE void f2c_dots_1x8(const int8_t *a, const int8_t **next, int32_
         a += ahead;
         F2C_TILE(F2C_BLOCK, F2C_FIRST_1X8, F2C_STEP_1X8)
         *next = b,
-        f2c_dots(a, a, w, b, ahead, steps, s);
+        f2c_dots_helium(a, a, w, b, ahead, steps, s);
         *next += 128 * steps);
 }
 
@@ -126,7 +126,7 @@ static F2C_INLINE void f2c_dots_1x4(const int8_t *a, const int8_t **next, int32_
         a += ahead;
         F2C_TILE(F2C_BLOCK_OF_4, F2C_FIRST_1X4, F2C_STEP_1X4)
         *next = w,
-        f2c_dots(a, a, w, w, ahead, steps, s);
+        f2c_dots_helium(a, a, w, w, ahead, steps, s);
         *next += 64 * steps);
 }
 

@@ -1,4 +1,4 @@
-/** @file f2c_row.h  A row of floats times eight columns of a matrix, for Arm's FPU and for Helium: what a dense layer sums up. */
+/** @file f2c_row.h  A row of floats times eight columns of a matrix, for Arm's FPU: what a dense layer sums up. */
 #ifndef F2C_ROW_H
 #define F2C_ROW_H
 
@@ -8,7 +8,7 @@
 #include "f2c_fpu.h"
 
 /** Adds an element times the next four weights at w. */
-#define F2C_TIMES_4(element, s0, s1, s2, s3) \
+#define F2C_ROW_TIMES_4(element, s0, s1, s2, s3) \
     { \
         const f2c_four v = f2c_four_next(&w); \
         s0 += (element) * v.a; \
@@ -26,22 +26,22 @@ static F2C_CORE void f2c_row_times_8(const float *x, const float *w, int32_t dep
         F2C_UNROLL_BY(4)
         for (int32_t n = 0; n < 4; ++n) {
             const f2c_two a = f2c_two_of_0(&x);
-            F2C_TIMES_4(a.a, c0, c1, c2, c3)
-            F2C_TIMES_4(a.a, c4, c5, c6, c7)
-            F2C_TIMES_4(a.b, c0, c1, c2, c3)
-            F2C_TIMES_4(a.b, c4, c5, c6, c7)
+            F2C_ROW_TIMES_4(a.a, c0, c1, c2, c3)
+            F2C_ROW_TIMES_4(a.a, c4, c5, c6, c7)
+            F2C_ROW_TIMES_4(a.b, c0, c1, c2, c3)
+            F2C_ROW_TIMES_4(a.b, c4, c5, c6, c7)
         }
     }
     for (int32_t n = 0; n < rest; ++n) {
         const f2c_two a = f2c_two_of_0(&x);
-        F2C_TIMES_4(a.a, c0, c1, c2, c3)
-        F2C_TIMES_4(a.a, c4, c5, c6, c7)
-        F2C_TIMES_4(a.b, c0, c1, c2, c3)
-        F2C_TIMES_4(a.b, c4, c5, c6, c7)
+        F2C_ROW_TIMES_4(a.a, c0, c1, c2, c3)
+        F2C_ROW_TIMES_4(a.a, c4, c5, c6, c7)
+        F2C_ROW_TIMES_4(a.b, c0, c1, c2, c3)
+        F2C_ROW_TIMES_4(a.b, c4, c5, c6, c7)
     }
     if ((depth % 2) != 0) {
-        F2C_TIMES_4(*x, c0, c1, c2, c3)
-        F2C_TIMES_4(*x, c4, c5, c6, c7)
+        F2C_ROW_TIMES_4(*x, c0, c1, c2, c3)
+        F2C_ROW_TIMES_4(*x, c4, c5, c6, c7)
     }
     c[0] = c0;
     c[1] = c1;

@@ -48,6 +48,13 @@ static inline void f2c_store4(void *p, int32_t a)
     F2C_COPY(p, &a, 4);
 }
 
+/** Stores a halfword at any address. */
+static inline void f2c_store2(void *p, int32_t a)
+{
+    const int16_t low = (int16_t)a;
+    F2C_COPY(p, &low, 2);
+}
+
 /** (low of a, low of b). */
 static inline int32_t f2c_pair(int32_t a, int32_t b)
 {

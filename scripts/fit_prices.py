@@ -2,29 +2,36 @@
 
     python scripts/fit_prices.py -t cortex-m4 -t cortex-m55 MODEL...     rewrites [price.*] of these targets
     python scripts/fit_prices.py --check -t cortex-m4 MODEL...           only says how far the prices are off
+    python scripts/fit_prices.py --cache FOLDER ...                      keeps what was found of C that has not changed
 
 Each model is planned layer by layer, so that every step is a C function; `fuse2c.wcet` says what each takes (exactly,
 where the code has one path). To the given models come small ones of random layers (price_models.py). The coefficients are
-those with the least largest relative error, none below zero.
+those with the least largest relative error, none below zero. The bytes of code of a family are the mean of its functions.
 """
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
+import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import price_models
 from scipy.optimize import linprog
 
-from fuse2c import bench, frontend, price, target
+from fuse2c import bench, frontend, price, target, toolchain
 from fuse2c.calibrate import with_prices
+from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
+from fuse2c.measure import elf
+from fuse2c.names import identifier
 from fuse2c.options import Options
 from fuse2c.passes import _rows, place, stream
 from fuse2c.pipeline import PIPELINE
@@ -51,6 +58,7 @@ class Sample:
     step: Step
     instructions: int
     cycles: int | None
+    code: int                   # bytes of its functions
     share: float                # of the model's instructions
     given: bool                 # of the fused plan of a model that was named
 
@@ -68,23 +76,52 @@ def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
 
 
-def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] = WAYS) -> Iterable[Sample]:
+def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] = WAYS, cache: Path | None = None) -> Iterable[
+        Sample]:
     """Every step of the models, planned in each way; what the analysis refuses is said and left out."""
     for path, settings in itertools.product(paths, ways):
         plan = layered(path, name, settings)
         try:
-            result = bench.worst_case(plan)
+            result = counted(plan, cache)
         except Fuse2cError as error:
             print(f"{path.name} on {name} left out: {error.args[0]}", file=sys.stderr)
             continue
-        found = {k["name"]: k for k in result.json()["kernels"]}
         for step in plan.steps:
-            if step.function in found:
-                row = found[step.function]
+            if step.function in result["kernels"]:
+                row = result["kernels"][step.function]
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
-                             None if row["cycles"] is None else row["cycles"] * step.launches,
-                             row["instructions"] * step.launches / result.instructions,
+                             None if row["cycles"] is None else row["cycles"] * step.launches, row["code"],
+                             row["instructions"] * step.launches / result["instructions"],
                              settings.get("fuse", True) and not path.stem.startswith("chain"))
+
+
+def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
+    """Instructions of the plan, and of each kernel: instructions, cycles, bytes of code. From `cache` for the same C."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, name = project.write(plan, Path(folder) / "model"), identifier(plan.graph.name)
+        flags = plan.target.processor.cflags
+        digest = hashlib.sha256(f"{bench.compiler(plan)} {flags}".encode())
+        for source in sorted(root.rglob("*.[ch]")):
+            digest.update(source.read_bytes())
+        kept = None if cache is None else cache / f"{digest.hexdigest()}.json"
+        if kept is not None and kept.is_file():
+            return cast(dict[str, Any], json.loads(kept.read_text()))
+        result = bench.worst_case(plan)
+        sizes = functions(toolchain.compile_model(toolchain.cross(flags), root, name, Path(folder) / "objects", opt="-O3"))
+    kernels = {k["name"]: {"instructions": k["instructions"], "cycles": k["cycles"],
+                           "code": sum(n for f, n in sizes.items() if re.match(rf"{k['name']}(?!\d)", f))}
+               for k in result.json()["kernels"]}
+    found = {"instructions": result.instructions, "kernels": kernels}
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(found))
+    return found
+
+
+def functions(objects: Iterable[Path]) -> dict[str, int]:
+    """Bytes of every function in object files."""
+    return {s.name: s.size for o in objects if not o.stem.endswith("_weights") for s in elf.read(o).symbols
+            if s.section is not None and not s.section.writable and s.size}
 
 
 def fitted(group: list[Sample]) -> Price:
@@ -104,7 +141,8 @@ def fitted(group: list[Sample]) -> Price:
             best = worst, Price(**values, tile_of=tile)
     assert best is not None
     cycles = [s.cycles / s.instructions for s in group if s.cycles is not None]
-    return replace(best[1], cpi_worst=round(max(cycles), 3) if cycles else 0.0)
+    return replace(best[1], cpi_worst=round(max(cycles), 3) if cycles else 0.0,
+                   code=float(round(np.mean([s.code for s in group if s.given] or [s.code for s in group]))))
 
 
 def known_from(group: list[Sample]) -> tuple[str, ...]:
@@ -140,18 +178,19 @@ def main() -> None:
     parser.add_argument("-t", "--target", action="append", required=True)
     parser.add_argument("--check", action="store_true", help="change nothing")
     parser.add_argument("--quick", action="store_true", help="fused plans of the named models only: for slow analyses")
+    parser.add_argument("--cache", type=Path, help="folder for counts; what has the same C is not analysed again")
     parser.add_argument("models", nargs="+", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
-            args.check, WAYS[:1] if args.quick else WAYS)
+            args.check, WAYS[:1] if args.quick else WAYS, args.cache)
 
 
-def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]]) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]], cache: Path | None) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
-        for s in samples(models, name, ways):
+        for s in samples(models, name, ways, cache):
             finer, family = price.families(s.step)
             groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
         known = target.load(name).price

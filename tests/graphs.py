@@ -24,6 +24,7 @@ from fuse2c.plan import Plan
 
 Sample = dict[str, np.ndarray]
 IR_VERSION = 10
+PORTABLE = str(Path(__file__).parent / "portable.toml")     # the target of most tests: kernels for any core
 
 
 class Builder:
@@ -124,7 +125,7 @@ def compile_bytes(data: bytes, folder: Path, **options: Any) -> fuse2c.Compiled:
     """A serialised model as `fuse2c.plan` sees it: a file of its own in `folder`."""
     path = folder / f"m{sum(1 for _ in folder.iterdir())}.onnx"
     path.write_bytes(data)
-    return fuse2c.plan(path, **options)
+    return fuse2c.plan(path, **{"target": PORTABLE, **options})
 
 
 def compile(model: ModelProto | Builder, folder: Path, **options: Any) -> fuse2c.Compiled:

@@ -4,6 +4,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from graphs import PORTABLE
+
 from fuse2c import frontend, target
 from fuse2c.options import Options
 from fuse2c.passes import _groups, _rows, place, stream
@@ -14,7 +16,7 @@ from fuse2c.plan import Plan
 def unscheduled(path: Path, **options: object) -> Plan:
     """The plan as the pass `stream` gets it."""
     chosen = Options(**options)     # type: ignore[arg-type]
-    plan = Plan(frontend.load(path, chosen), target.load("host"), chosen)
+    plan = Plan(frontend.load(path, chosen), target.load(PORTABLE), chosen)
     for stage in PIPELINE:
         if stage.name == "stream":
             return plan

@@ -44,12 +44,12 @@ def test_the_clock_is_the_one_that_takes_least(rate: float) -> None:
 
 
 def test_the_limit_of_power_binds() -> None:
-    plan = fuse2c.plan(MODEL, target=BOARD, rate_hz=20.0).plan
+    plan = fuse2c.plan(MODEL, target=BOARD, rate_hz=20.0, optimize="energy").plan
     found = {r.clock.hz: r.power_uw for r in afford.rates(target.load(BOARD), price.of_plan(plan), 20.0)}
     need = found[plan.target.processor.clock_hz] / 1e3
-    fuse2c.plan(MODEL, target=BOARD, rate_hz=20.0, power_mw=need * (1 + 1e-9))
+    fuse2c.plan(MODEL, target=BOARD, rate_hz=20.0, optimize="energy", power_mw=need * (1 + 1e-9))
     with pytest.raises(OverEnergy, match="on average") as error:
-        fuse2c.plan(MODEL, target=BOARD, rate_hz=20.0, power_mw=need * (1 - 1e-3))
+        fuse2c.plan(MODEL, target=BOARD, rate_hz=20.0, optimize="energy", power_mw=need * (1 - 1e-3))
     assert "at most 20 a second" in str(error.value)
 
 

@@ -25,7 +25,6 @@ from fuse2c.check import sanitized
 from fuse2c.codegen import project
 from fuse2c.measure import qemu
 from fuse2c.ops import _dsp
-from fuse2c.passes import select
 
 I8, U8 = np.int8, np.uint8
 M4 = "cortex-m4"
@@ -60,6 +59,25 @@ def test_drawn_convolutions(windows: list[int], depthwise: bool, target: str, tm
             data.draw(layer(windows, depthwise)).conv(data.draw(stored()), b)
         compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
         assert all(name.endswith(SPECIAL[target]) for name in kernels(compiled))
+        assert_c_is_reference(compiled)
+    run()
+
+
+@pytest.mark.parametrize("windows", [[1], [1, 2, 3]], ids=["pointwise", "conv"])
+def test_drawn_groups(windows: list[int], tmp_path: Path) -> None:
+    """Groups have streams of their own; how their columns lie in a row is that of all channels."""
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(3):
+            one = data.draw(layer(windows, False))
+            groups, per = data.draw(st.integers(2, 3)), data.draw(st.sampled_from([4, 8] if windows[1:] else [3, 4, 5, 11]))
+            outs = groups * one.w[0]
+            replace(one, x=(1, groups * per, *one.x[2:]), w=(outs, per, *one.w[2:]),
+                    attrs={**one.attrs, "group": groups}).conv(data.draw(stored()), b)
+        compiled = m4(b, tmp_path)
+        assert set(kernels(compiled)) == {"conv_dsp"}
         assert_c_is_reference(compiled)
     run()
 
@@ -103,9 +121,50 @@ def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: P
     compiled = m4(b, tmp_path, share_kernels=share)
     text = "\n".join(project.model_view(compiled.plan).kernels)
     assert compiled.plan.launches == 1
-    found = re.findall(r"Shared by (\d) steps[^(]*?_conv_(\w+)\(", text)
-    assert found == [("3", "widen3"), ("2", "tile3"), ("2", "row"), ("2", "edge")] * (share == "auto")
+    found = re.findall(r"Shared by (\d) steps[^(]*? \*?m\d*_(\w+)\(", text)
+    assert found == [("3", "widen3"), ("3", "tile3"), ("2", "row")] * (share == "auto")
     assert_c_is_reference(compiled)
+
+
+def test_layers_of_other_sizes_share_their_innermost_loops(tmp_path: Path) -> None:
+    """Depths, numbers of outputs, widths and distances are parameters, with bounds of loops that hold for all."""
+    b = Builder()
+    style = Style(I8(-128), I8(0), I8(-128), channels=True)
+    x = style.x(b, 1, 16, 5, 24)
+    for channels, outs, stride in ((16, 32, 1), (32, 48, 2)):
+        pointwise = cases.Layer(x_shape := (1, channels, 5, 24 // stride), (outs, channels, 1, 1), {}, False)
+        x = b.requantise(pointwise.sum(style, b, x), 0.037, I8(-128))
+        depthwise = cases.Layer((1, outs, *x_shape[2:]), (outs, 1, 3, 3), {"group": outs, "pads": [1, 1, 1, 1]}, False)
+        x = b.requantise(depthwise.sum(style, b, x), 0.037, I8(-128))
+        x = b.op("MaxPool", x, kernel_shape=[1, 2], strides=[1, 2])
+    b.output(x)
+    compiled = m4(b, tmp_path)
+    text = project.files(compiled.plan)[f"{compiled.plan.graph.name}.c"]
+    tile, row = (re.search(rf"{name}\([^)]*\)\n{{.*?\n}}\n", text, re.DOTALL) for name in ("_tile4", "_row"))
+    assert tile and row
+    assert {"int32_t words", "int32_t pairs", "int32_t y_sc"} <= set(re.findall(r"int32_t \w+", tile[0]))
+    assert {"int32_t out_c", "int32_t x_sc", "int32_t middle"} <= set(re.findall(r"int32_t \w+", row[0]))
+    assert "F2C_LOOPBOUND(16, 24)" in tile[0] and "F2C_LOOPBOUND(32, 48)" in row[0] and "F2C_LOOPBOUND(3, 6)" in row[0]
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("least", [-127, -128])
+def test_blocks_of_assembly_are_their_c_twins(least: int, tmp_path: Path) -> None:
+    """Tiles of all sizes, one trip and several, a last even output alone; words joined (-127) and in bytes (-128)."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    b = Builder()
+    for width, depth in ((4, 5), (3, 9), (2, 7), (1, 6), (4, 32), (3, 33), (2, 48), (1, 40)):
+        x = b.stored((1, depth, 2, width), 0.04, I8(-128))
+        weights = b.rng.integers(least, 127, (5, depth, 1, 1), endpoint=True).astype(I8)
+        weights[3, 2], weights[2, 2] = least, -1
+        b.output(b.quantise(b.op("Conv", x, b.dequantise(b.const(weights), 0.01, I8(0))), 0.7, I8(5)))
+    compiled = m4(b, tmp_path)
+    steps = [s.spec.flags for s in compiled.plan.steps]
+    assert {(f["runs"][0].size, f["trips"], f["words"]) for f in steps} == {
+        (n, trips, "BYTES" if least == -128 else "JOINED") for n in (1, 2, 3, 4) for trips in ("FLAT", "LOOP")}
+    assert_c_is_reference(compiled)
+    assert bench(compiled.plan, compiled.plan, "tiles").mismatches == 0
 
 
 @pytest.mark.parametrize("target", SPECIAL)
@@ -142,8 +201,8 @@ def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
     compiled = m4(b, tmp_path)
     (step,) = compiled.plan.steps
     assert step.spec.flags["form"] == form
-    (found, *_) = step.spec.flags["tile"].values()
-    assert ("ror8" in found.blocks[0][1][0].before[1]) == (form == "bytes")
+    assert step.spec.flags["words"] == ("BYTES" if form == "bytes" else "JOINED")
+    assert ("upper" in step.spec.flags) == (form == "joined")
     assert_c_is_reference(compiled)
 
 
@@ -159,21 +218,21 @@ def test_a_row_is_covered_once(width: int, largest: int) -> None:
     assert sum((r.end - r.first) // r.size for r in found) == -(-width // largest)
 
 
-def test_less_scratch_is_a_smaller_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of four, two and one pixel, and dense layers that widen on the way, as there is room."""
+def test_less_scratch_is_a_smaller_tile(tmp_path: Path) -> None:
+    """Tiles of four, two and one pixel, dense layers that widen on the way, portable C: as there is room, the fastest."""
     b = Builder()
     cases.Layer((1, 8, 3, 11), (6, 8, 3, 3), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, True).conv(BYTES[0], b)
     cases.Dense((3, 40), (5, 40), {"transB": 1}, (5,)).build(BYTES[0], b)
-    found = {}
-    for room in (1000, 400, 200, 50):
-        monkeypatch.setattr(select, "scratch_room", lambda plan, room=room: room)
-        compiled = m4(b, tmp_path)
-        found[room] = {s.kernel.name: s.spec.flags["runs"][0].size if "runs" in s.spec.flags else 0
-                       for s in compiled.plan.steps if s.kernel.needs}
-        assert all(s.spec.scratch <= room for s in compiled.plan.steps if s.kernel.needs)
+    found, least = [], m4(b, tmp_path, optimize="ram=1").plan.ram_bytes
+    ram = m4(b, tmp_path).plan.ram_bytes
+    while ram >= least:
+        compiled = m4(b, tmp_path, ram=ram)
         assert_c_is_reference(compiled)
-    assert found == {1000: {"conv_dsp": 4, "pointwise_dsp": 3}, 400: {"conv_dsp": 2, "pointwise_dsp": 3},
-                     200: {"conv_dsp": 1, "pointwise_dsp": 2}, 50: {"dense_dsp": 0}}
+        found.append([(s.kernel.name, s.spec.flags["runs"][0].size if "runs" in s.spec.flags else 0)
+                      for s in compiled.plan.steps])
+        ram = compiled.plan.ram_bytes - 1
+    assert found == [[("pointwise_dsp", 3), ("conv_dsp", 4)], [("pointwise_dsp", 3), ("conv_dsp", 2)],
+                     [("pointwise_dsp", 2), ("conv_dsp", 1)], [("pointwise_dsp", 1), ("conv", 0)]]
 
 
 @pytest.mark.parametrize(("least", "bias", "form"), [(-127, 1000, "joined"), (-127, 2 ** 26, "apart"), (-128, 1000, "bytes")])

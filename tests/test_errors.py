@@ -15,10 +15,11 @@ import numpy as np
 import onnx
 import pytest
 from conftest import Golden
+from graphs import PORTABLE
 from refusals import REFUSALS
 
 import fuse2c
-from fuse2c import errors, target
+from fuse2c import errors, price, target
 from fuse2c.codegen import folder, project
 from fuse2c.errors import Fuse2cError
 from fuse2c.frontend import constants, external
@@ -118,6 +119,8 @@ def option_cases(root: Path) -> dict[str, Callable[[], object]]:
         "steps of pushed rows": lambda: compiled(DIGITS, step_budget=500, input_rows=True),
         "too little RAM": lambda: compiled(DIGITS, ram=100),
         "too little flash": lambda: compiled(DIGITS, flash=100),
+        "an objective that is none": lambda: compiled(DIGITS, optimize="speed=1"),
+        "limits that conflict": lambda: fuse2c.plan(DIGITS, target="nucleo-l476rg", ram=1600, deadline_ms=4.4),
         "too large for the board": lambda: compiled(write(root, broken.one("Conv", "x w", {
             "w": np.ones((50_000, 3, 1, 1), np.float32)}), "board.onnx"), "nucleo-f446re"),
         "too many bytes for the board": lambda: compiled(write(root, broken.model(
@@ -353,13 +356,14 @@ def test_all_unsupported_operators_are_in_one_error(models: Path) -> None:
 
 
 def test_too_little_ram_names_the_step_and_how_much_is_missing() -> None:
-    need = fuse2c.plan(DIGITS, optimize="ram").plan.arena_bytes
-    error = raised(lambda: compiled(DIGITS, ram=need - 10))
+    need = fuse2c.plan(DIGITS, PORTABLE, optimize="ram").plan.arena_bytes
+    error = raised(lambda: compiled(DIGITS, PORTABLE, ram=need - 10))
     assert isinstance(error, errors.DoesNotFit) and "10 too many" in str(error) and error.where["node"]
     assert any("bytes" in line for line in error.detail)
-    assert fuse2c.plan(DIGITS, ram=need).plan.arena_bytes == need
-    flash = fuse2c.plan(DIGITS).plan.weight_bytes
-    assert "10 too many" in str(raised(lambda: compiled(DIGITS, flash=flash - 10)))
+    assert fuse2c.plan(DIGITS, PORTABLE, ram=need).plan.arena_bytes == need
+    plan = fuse2c.plan(DIGITS, PORTABLE).plan
+    flash = plan.weight_bytes + price.code_bytes(plan)
+    assert "10 too many" in str(raised(lambda: compiled(DIGITS, PORTABLE, flash=flash - 10)))
 
 
 def test_options_that_are_none_are_refused() -> None:

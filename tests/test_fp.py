@@ -1,4 +1,4 @@
-"""float32 on cores with an FPU: the portable bodies on the host agree with numpy, and so does the board."""
+"""float32 on cores with an FPU, and with Helium: the portable bodies on the host agree with numpy, and so does the board."""
 from __future__ import annotations
 
 import shutil
@@ -19,27 +19,30 @@ from fuse2c.bench import bench
 from fuse2c.check import sanitized
 from fuse2c.measure import qemu
 
-M4 = "cortex-m4"
+CORES = pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
 
 
+@CORES
 @pytest.mark.parametrize(("windows", "depthwise", "names"), [
     ([1], False, {"pointwise_fp", "conv_fp"}), ([1, 2, 3, 5], False, {"pointwise_fp", "conv_fp"}),
     ([2, 3, 5, 7], True, {"depthwise_fp"})], ids=["pointwise", "conv", "depthwise"])
 @pytest.mark.parametrize("dilate", [False, True])
-def test_drawn_convolutions(windows: list[int], depthwise: bool, names: set[str], dilate: bool, tmp_path: Path) -> None:
+def test_drawn_convolutions(windows: list[int], depthwise: bool, names: set[str], dilate: bool, core: str,
+                            tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
             data.draw(layer(windows, depthwise, dilate)).conv(FLOAT, b)
-        compiled = compile(b, tmp_path, target=M4)
+        compiled = compile(b, tmp_path, target=core)
         assert dilate or set(kernels(compiled)) <= names
         assert_c_is_reference(compiled)
     run()
 
 
-def test_drawn_dense_layers(tmp_path: Path) -> None:
+@CORES
+def test_drawn_dense_layers(core: str, tmp_path: Path) -> None:
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
@@ -47,7 +50,7 @@ def test_drawn_dense_layers(tmp_path: Path) -> None:
         for _ in range(4):
             rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
             cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(FLOAT, b)
-        compiled = compile(b, tmp_path, target=M4)
+        compiled = compile(b, tmp_path, target=core)
         assert set(kernels(compiled)) == {"pointwise_fp"}
         assert_c_is_reference(compiled)
     run()
@@ -60,21 +63,23 @@ def chain(b: Builder, x: str, depths: tuple[int, ...], outs: int) -> str:
     return x
 
 
+@CORES
 @pytest.mark.parametrize("depths", [(21, 8, 9), (640, 16, 19), (7, 3, 32)], ids=str)
-def test_rows_times_eight_columns(depths: tuple[int, ...], tmp_path: Path) -> None:
+def test_rows_times_eight_columns(depths: tuple[int, ...], core: str, tmp_path: Path) -> None:
     """Blocks of eight columns and a rest; depths of any remainder."""
     b = Builder()
     b.output(chain(b, b.input((2, depths[0])), depths, 13))
-    compiled = compile(b, tmp_path, target=M4)
+    compiled = compile(b, tmp_path, target=core)
     assert kernels(compiled) == ["loop_nest"] and compiled.plan.steps[0].spec.flags["times"]
     assert_c_is_reference(compiled)
 
 
-def test_products_of_what_is_not_constant_keep_their_loops(tmp_path: Path) -> None:
+@CORES
+def test_products_of_what_is_not_constant_keep_their_loops(core: str, tmp_path: Path) -> None:
     b = Builder()
     x = chain(b, b.input((3, 10)), (10, 16), 9)
     b.output(b.op("MatMul", x, b.input((9, 11))))
-    compiled = compile(b, tmp_path, target=M4)
+    compiled = compile(b, tmp_path, target=core)
     assert "loop_nest" in kernels(compiled)
     assert not any(s.spec.flags["times"] for s in compiled.plan.steps if s.kernel.name == "loop_nest")
     assert_c_is_reference(compiled)
@@ -88,6 +93,15 @@ def wide_strides(b: Builder) -> None:
     b.output(b.op("Concat", y, b.op("Conv", right, b.floats(3, 6, 1, 1)), axis=1))
 
 
+def finished(b: Builder) -> None:
+    """Behind a convolution of whole and of broken vectors of outputs: a number, one a channel, and an operand."""
+    for outs in (8, 10):
+        y = b.op("Relu", b.op("Conv", b.input((1, 5, 3, 7)), b.floats(outs, 5, 1, 1), b.floats(outs)))
+        y = b.op("Sub", b.op("Mul", y, b.floats(outs, 1, 1)), b.const(np.float32(0.75)))
+        y = b.op("Add", y, b.input((1, outs, 3, 7)))
+        b.output(b.op("Clip", y, b.const(np.float32(-0.5)), b.const(np.float32(1.25))))
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
@@ -96,42 +110,52 @@ def all_kinds() -> Builder:
                  "conv-one-pixel-padded", "dense-gemm", "dense-gemm-turned", "net-residual-relu", "net-residual-clip",
                  "net-planar", "net-nhwc", "net-flattened"):
         cases.all_layers()[name](FLOAT, b)
+    for channels, columns, window in ((6, 4, 3), (6, 11, 3), (8, 11, 3), (12, 4, 5), (4, 7, 7)):
+        attrs = {"group": channels, "pads": [window // 2] * 4}
+        cases.Layer((1, channels, 5, columns), (channels, 1, window, window), attrs).conv(FLOAT, b)
     for columns in (4, 11):
-        cases.Layer((1, 6, 5, columns), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}).conv(FLOAT, b)
         cases.Layer((1, 9, 5, columns), (7, 9, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}).conv(FLOAT, b)
     for rows in (1, 3):
         cases.Dense((rows, 41), (15, 41), {"transB": 1}, (15,)).build(FLOAT, b)
     wide_strides(b)
+    finished(b)
     b.output(chain(b, b.input((2, 21)), (21, 8, 9), 13))
     return b
 
 
-def test_gaps_between_pixels(tmp_path: Path) -> None:
+@CORES
+def test_gaps_between_pixels(core: str, tmp_path: Path) -> None:
     b = Builder()
     wide_strides(b)
-    assert_c_is_reference(compile(b, tmp_path, target=M4))
+    assert_c_is_reference(compile(b, tmp_path, target=core))
 
 
-def test_under_sanitizers(tmp_path: Path) -> None:
+@CORES
+def test_under_sanitizers(core: str, tmp_path: Path) -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer; the outputs are those of the plain build."""
-    compiled = compile(all_kinds(), tmp_path, target=M4)
+    compiled = compile(all_kinds(), tmp_path, target=core)
     assert {"conv_fp", "depthwise_fp", "depthwise", "pointwise_fp", "loop_nest"} <= set(kernels(compiled))
+    cores = {str(s.spec.flags.get("core")).split("/")[-1] for s in compiled.plan.steps}
+    assert cores == {"None", "fp_depthwise.c.j2", *(["reals_tile.c.j2", "reals_depthwise.c.j2"] if core == "cortex-m55"
+                                                    else ["fp_tile.c.j2"])}
     assert_c_is_reference(compiled)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
         assert all(np.array_equal(x[t], y[t]) for t in x)
 
 
-def test_work_is_counted(tmp_path: Path) -> None:
+@CORES
+def test_work_is_counted(core: str, tmp_path: Path) -> None:
     """Multiply-accumulates as the plan says."""
-    plan = compile(all_kinds(), tmp_path, target=M4).plan
+    plan = compile(all_kinds(), tmp_path, target=core).plan
     assert counted(plan) == planned(plan)
 
 
+@CORES
 @pytest.mark.parametrize("opt", ["-O0", "-Os", "-O3"])
-def test_on_the_board(opt: str, tmp_path: Path) -> None:
+def test_on_the_board(opt: str, core: str, tmp_path: Path) -> None:
     """The instructions do in QEMU what the portable bodies do here, optimised or not."""
     if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
-    compiled = compile(all_kinds(), tmp_path, target=M4)
+    compiled = compile(all_kinds(), tmp_path, target=core)
     assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0

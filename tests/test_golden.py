@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Golden
+from graphs import PORTABLE
 
 import fuse2c
 from fuse2c import cli
@@ -14,7 +15,8 @@ from fuse2c.codegen import project
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 M3, M4 = "cortex-m3", "cortex-m4"
-KERNELS = {"conv": ("int8", "host"), "depthwise": ("int8", "host"), "pointwise": ("int8", "host"),
+KERNELS = {"conv": ("int8", PORTABLE), "depthwise": ("int8", PORTABLE), "pointwise": ("int8", PORTABLE),
+           "conv_vec": ("int8", "host"),
            "softmax_s8": ("int8", M4), "conv_fields": ("int8", M3), "max_pool": ("fp32", M4), "conv_dsp": ("int8", M4),
            "depthwise_dsp": ("int8", M4), "pointwise_dsp": ("int8", M4)}
 

@@ -135,3 +135,13 @@ def test_only_one_header_depends_on_the_compiler() -> None:
     conditions = {path.name for path in folder("runtime_c").glob("*.h")
                   if re.search(r"^\s*#\s*(if|ifdef|elif|pragma)\b", path.read_text(encoding="utf-8"), re.M)}
     assert conditions == {"f2c_config.h"}
+
+
+def test_a_name_has_one_header() -> None:
+    """A model may need any of them together."""
+    where: dict[str, set[str]] = {}
+    for path in folder("runtime_c").glob("*.h"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"^\s*#\s*define (\w+)|^static (?:inline|F2C_INLINE)[^(;]*?\b(f2c_\w+)\(", text, re.M):
+            where.setdefault("".join(name), set()).add(path.name)
+    assert len(where) > 100 and {name: files for name, files in where.items() if len(files) > 1} == {}

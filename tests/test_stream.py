@@ -16,7 +16,7 @@ from test_count import chain
 import fuse2c
 from fuse2c import memory
 from fuse2c.errors import DoesNotFit, ToolMissing
-from fuse2c.passes import _exact, _groups, _rows, place, stream
+from fuse2c.passes import _exact, _groups, _rows, _search, place
 from fuse2c.plan import ALIGN, Plan
 
 
@@ -31,20 +31,21 @@ def wide(rows: int = 24, layers: int = 6) -> Builder:
 
 
 def brute_force(plan: Plan) -> set[tuple[int, int]]:
-    """(peak, calls) of every partition of the steps at the cuts, as the front defines them."""
+    """(peak, extra instructions) of every partition of the steps at the cuts, as the front defines them."""
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     problem, places = _groups.Problem(plan, steps), _groups.Problem(plan, steps).cuts
-    found = set()
+    found, p = set(), plan.target.processor
     for choice in range(2 ** (len(places) - 2)):
         cuts = [0, *(p for i, p in enumerate(places[1:-1]) if choice >> i & 1), len(steps)]
-        peak = calls = 0
+        peak = extra = 0
         for lo, hi in pairwise(cuts):
             streams = hi - lo > 1
             order = _rows.interleaved(steps, range(lo, hi))
             ((_, own),) = _groups.peaks(problem, range(lo, hi), order, [lo])
             peak = max(peak, own)
-            calls += sum(s.rows for s in steps[lo:hi]) if streams else plan.steps[lo].launches
-        found.add((peak, calls))
+            turns = sum(s.rows for s in steps[lo:hi])
+            extra += turns * p.turn + p.launch if streams else plan.steps[lo].launches * p.launch
+        found.add((peak, extra))
     return found
 
 
@@ -53,7 +54,7 @@ def test_dynamic_programming_finds_what_trying_all_partitions_finds(tmp_path: Pa
     everything = brute_force(plan)
     best = {(p, c) for p, c in everything if not any((q, d) != (p, c) and q <= p and d <= c for q, d in everything)}
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    assert {(p.peak, p.calls) for p in _groups.front(plan, steps)} == best and len(best) > 2
+    assert {(p.peak, p.extra) for p in _groups.front(plan, steps)} == best and len(best) > 2
 
 
 def test_objectives(tmp_path: Path) -> None:
@@ -63,18 +64,19 @@ def test_objectives(tmp_path: Path) -> None:
     front = plans["ram"].front
     assert len(front) > 1 and all(p.front == front for p in plans.values())
     assert [p.ram for p in front] == sorted({p.ram for p in front}, reverse=True)
-    assert [p.instructions for p in front] == sorted({p.instructions for p in front})
-    assert plans["ram"].ram_bytes == front[-1].ram
-    allowed = [p for p in front if p.instructions <= front[0].instructions * (1 + stream.FREE)]
-    assert allowed[-1].ram <= plans["cycles"].ram_bytes <= (1 + stream.JOINED) * allowed[-1].ram
+    assert [p.cycles for p in front] == sorted({p.cycles for p in front})
+    assert plans["ram"].ram_bytes == max(p.ram for p in front if p.ram <= (1 + _search.FREE) * front[-1].ram)
+    assert compile(b, tmp_path, optimize="ram=1").plan.ram_bytes == front[-1].ram
+    allowed = [p for p in front if p.cycles <= front[0].cycles * (1 + _search.FREE)]
+    assert allowed[-1].ram <= plans["cycles"].ram_bytes <= (1 + _search.JOINED) * allowed[-1].ram
     assert plans["cycles"].launches <= plans["ram"].launches
-    product = min(p.ram * p.instructions for p in front)
-    assert plans["balanced"].ram_bytes * plans["balanced"].instructions == product
+    balanced = plans["balanced"].point
+    assert balanced is not None and balanced.ram * balanced.cycles == min(p.ram * p.cycles for p in front)
 
 
 def test_small_layers_are_not_cut_into_rows_for_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call for each row costs more than it may."""
-    monkeypatch.setattr(stream, "FREE", 0.01)
+    monkeypatch.setattr(_search, "FREE", 0.01)
     plan = compile(chain(STYLES["s8"]), tmp_path, no_fuse_rules=("join",)).plan
     assert not plan.rings and plan.call_count == plan.launches
     assert compile(chain(STYLES["s8"]), tmp_path, optimize="ram").plan.rings
@@ -86,7 +88,7 @@ def test_a_limit_gives_the_fastest_plan_that_fits(tmp_path: Path) -> None:
     assert len(front) > 1
     for point in front:
         plan = compile(b, tmp_path, ram=point.ram).plan
-        assert plan.ram_bytes <= point.ram and plan.instructions <= (1 + stream.FREE) * point.instructions
+        assert plan.ram_bytes <= point.ram and plan.point and plan.point.cycles <= (1 + _search.FREE) * point.cycles
     with pytest.raises(DoesNotFit, match=f"needs {front[-1].ram} bytes.*1 too many") as e:
         compile(b, tmp_path, ram=front[-1].ram - 1)
     assert "no other schedule needs less" in e.value.detail[0]

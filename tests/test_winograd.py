@@ -81,12 +81,12 @@ def network(style: Style, height: int, width: int, stride: int, b: Builder) -> N
     style.same(b, b.op("GlobalAveragePool", other), 9.0)
 
 
-@pytest.mark.parametrize("optimize", ["cycles", "ram"])
+@pytest.mark.parametrize("optimize", ["cycles", "ram=1"])
 @pytest.mark.parametrize(("height", "width", "stride"), [(11, 9, 2), (12, 7, 2), (9, 10, 1), (6, 5, 3)])
 def test_rows_take_turns(height: int, width: int, stride: int, optimize: str, tmp_path: Path, always: None,
                          monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rows at a time between kernels that go row by row; no byte is read that is gone, or not there yet."""
-    monkeypatch.setattr("fuse2c.passes.select.scratch_room", lambda plan: 1e9)
+    monkeypatch.setattr("fuse2c.passes._slim.variants", lambda plan: {})        # nothing gives way
     b = Builder()
     network(STYLES[0], height, width, stride, b)
     compiled = winograd(b, tmp_path, optimize=optimize)
@@ -140,8 +140,8 @@ def layers(b: Builder) -> None:
 
 @pytest.mark.parametrize(("options", "taken"), [
     ({"winograd": "flash"}, 0), ({"winograd": "off", "flash": 2 ** 20}, 0), ({"winograd": "auto"}, 2),
-    ({"winograd": "flash", "flash": 2 ** 20}, 2), ({"winograd": "flash", "flash": 5500}, 1),
-    ({"winograd": "flash", "flash": 3200}, 0)])
+    ({"winograd": "flash", "flash": 2 ** 20}, 2), ({"winograd": "flash", "flash": 7600}, 1),
+    ({"winograd": "flash", "flash": 5300}, 0)])
 def test_flash_is_spent_where_it_gains_most(options: dict[str, Any], taken: int, tmp_path: Path) -> None:
     b = Builder()
     layers(b)
@@ -157,7 +157,7 @@ def test_flash_is_spent_where_it_gains_most(options: dict[str, Any], taken: int,
 def test_the_weights_have_to_fit_at_all(tmp_path: Path) -> None:
     b = Builder()
     layers(b)
-    with pytest.raises(DoesNotFit, match=r"the weights need \d+ bytes of flash"):
+    with pytest.raises(DoesNotFit, match=r"\d+ bytes of weights and about \d+ of code need"):
         winograd(b, tmp_path, flash=2000)
 
 

@@ -114,14 +114,15 @@ def load_samples(plan: Plan, path: Path) -> list[dict[str, np.ndarray]]:
 
 @np.errstate(all="ignore")      # infinities and no numbers are compared like others
 def check(plan: Plan, samples: Sequence[Mapping[str, np.ndarray]], model_path: Path | None = None, *,
-          opt: str = "-O2", cc: str | None = None, progress: Callable[[str], None] = lambda text: None) -> CheckResult:
+          opt: str = "-O2", cc: str | None = None, extra: tuple[str, ...] = (),
+          progress: Callable[[str], None] = lambda text: None) -> CheckResult:
     """Run the samples through C on the host and compare; onnxruntime joins in where it is installed.
 
-    With states the samples are the frames of one sequence that starts with a reset.
+    extra: further flags of the compiler.     With states the samples are the frames of one sequence that starts with a reset.
     """
     result = CheckResult(len(samples))
     progress("compiling for this computer")
-    with HostModel(plan, opt, cc) as model:
+    with HostModel(plan, opt, cc, extra=extra) as model:
         comparer = _ort(plan, model_path, result)
         traced = []
         states = {t: np.zeros(plan.graph.type(t).shape, plan.graph.type(t).dtype.numpy) for t, _ in plan.options.stateful}

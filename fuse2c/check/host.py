@@ -33,6 +33,7 @@ class HostModel:
     opt: str = "-O2"
     cc: str | None = None
     count: bool = False                         # build with -DF2C_COUNT
+    extra: tuple[str, ...] = ()                 # further flags
     folder: tempfile.TemporaryDirectory[str] = field(init=False)
     arena: np.ndarray = field(init=False)       # of a model with states and a caller's arena: its instance
 
@@ -59,7 +60,7 @@ class HostModel:
         sources = [f"{self.name}_trace.c", f"{self.name}_weights.c"]
         output = root / "model.so"
         counting = ["-DF2C_COUNT"] * self.count
-        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, *counting, "-ffp-contract=off", "-shared", "-fPIC",
+        toolchain.run([tools.cc, *toolchain.WARNINGS, self.opt, *self.extra, *counting, "-ffp-contract=off", "-shared", "-fPIC",
                        *(str(root / s) for s in sources), "-o", str(output)], f"{self.name}.c does not compile")
         return output
 
@@ -70,7 +71,7 @@ class HostModel:
     def reset(self) -> None:
         """States become zeros; a model without states has nothing to reset."""
         if self.plan.options.stateful:
-            getattr(self.library, f"{self.name}_reset")(*self._arena(self.arena))
+            self.function("reset")(*self._arena(self.arena))
 
     def _arena(self, arena: np.ndarray) -> list[object]:
         """The argument that only the caller's arena needs."""
@@ -112,6 +113,10 @@ class HostModel:
     def begin(self, inputs: Mapping[str, np.ndarray]) -> Stepping:
         """An inference in steps, of a plan with slices; without states it has an arena of its own."""
         return Stepping(self, inputs)
+
+    def function(self, what: str) -> Any:
+        """<name>_<what>, to be called with `arguments`."""
+        return getattr(self.library, f"{self.name}_{what}")
 
     def counted(self) -> dict[str, int]:
         """The counters of a build with `count`: work of all runs so far."""
@@ -167,7 +172,7 @@ class HostModel:
         buffers = self.arguments(sources, results, self.arena)
         if record is not None:
             buffers.append(self.ffi.cast("uint8_t *", record.ctypes.data))
-        status = getattr(self.library, f"{self.name}_{entry}")(*buffers)
+        status = self.function(entry)(*buffers)
         if status != 0:
             raise BuildError(f"{self.name}_{entry} returned {status}")
         return {t: unpack(a, g.type(t)) for t, a in zip(self.plan.outputs, results, strict=True)}
@@ -187,18 +192,15 @@ class Stepping:
     def begin(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Start another inference."""
         self.sources, self.results = self.model.buffers(inputs)
-        self._function("init")(self.context, *self.model.arguments(self.sources, self.results, self.arena))
-
-    def _function(self, what: str) -> Any:
-        return getattr(self.model.library, f"{self.model.name}_{what}")
+        self.model.function("init")(self.context, *self.model.arguments(self.sources, self.results, self.arena))
 
     def step(self) -> int:
         """The next step; see the generated header."""
-        return int(self._function("step")(self.context))
+        return int(self.model.function("step")(self.context))
 
     def abort(self) -> None:
         """Give the inference up."""
-        self._function("abort")(self.context)
+        self.model.function("abort")(self.context)
 
     def outputs(self) -> dict[str, np.ndarray]:
         """What lies in the output buffers, as logical arrays."""

@@ -11,11 +11,12 @@ ALWAYS = ("f2c.h", "f2c_config.h")
 
 @cache
 def _functions() -> dict[str, str]:
-    """Function -> the header that defines it."""
+    """Function, or macro that kernels use like one -> the header that defines it."""
     found = {}
     for path in sorted(folder("runtime_c").glob("f2c_*.h")):
-        for name in re.findall(r"static (?:inline|F2C_INLINE|F2C_CORE) [\w ]*?(f2c_\w+)\(", path.read_text(encoding="utf-8")):
-            found[name] = path.name
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"static (?:inline|F2C_INLINE|F2C_CORE) [\w *]*?(f2c_\w+)\(|#define (F2C_DOTS_\w+)", text):
+            found["".join(name)] = path.name
     return found
 
 
@@ -27,7 +28,7 @@ def text(header: str) -> str:
 
 def headers(body: str) -> tuple[str, ...]:
     """Headers that define the functions which `body` calls, sorted; f2c.h first."""
-    used = {_functions()[name] for name in set(re.findall(r"\bf2c_\w+", body)) if name in _functions()}
+    used = {_functions()[name] for name in set(re.findall(r"\b(?:f2c|F2C_DOTS)_\w+", body)) if name in _functions()}
     return ("f2c.h", *sorted(used - set(ALWAYS)))
 
 

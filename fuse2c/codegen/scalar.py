@@ -19,6 +19,7 @@ from fuse2c.plan import Plan, Step
 
 HALF = {DType.F16: "f16", DType.BF16: "bf16"}
 BYTES = {DType.I8: "s8", DType.U8: "u8"}
+WORDS = {DType.F32: "f2c_reals"}        # the type of four elements, if not of four integers
 
 
 def row_start(plan: Plan, tensor: str, variable: str, stride: str) -> str:
@@ -59,6 +60,7 @@ class Out:
     operands: tuple[str, ...]       # C names of the tail's operands
     words: tuple[str, ...] = ()     # the same for four elements that are adjacent in memory, if there is such a form
     words_params: str = ""
+    words_ctype: str = "f2c_words"
     shift: int = 0                  # what those are still to be shifted right by, rounded half up
 
     def call(self, values: str, channel: str, at: str, row: str, more: tuple[str, ...] = ()) -> str:
@@ -147,7 +149,7 @@ class Chain:
             self.words = None
             return
         name = self.four[tensor] = self.value[tensor]
-        self.words.append(f"const f2c_words {name} = {expr};  /* {comment} */")
+        self.words.append(f"const {WORDS.get(self.graph.type(tensor).dtype, 'f2c_words')} {name} = {expr};  /* {comment} */")
 
     def put(self, tensor: str, expr: str, comment: str) -> None:
         """One more temporary."""
@@ -162,17 +164,23 @@ class Chain:
             return self.value[tensor]
         data, t = self.graph.data(tensor), self.graph.type(tensor)
         if data is not None and data.size == 1:
-            return literal(data.reshape(-1)[0], t.dtype)
+            number = literal(data.reshape(-1)[0], t.dtype)
+            self.four |= {tensor: f"f2c_reals_same({number})"} if t.dtype in WORDS else {}
+            return number
         if data is not None:
             key = f"c{len([k for k in self.tables if k.startswith('c')])}"
             self.tables[key] = data.reshape(-1)
-            self.value[tensor] = loaded(f"{self.step.function}_{key}[{self.step.spec.channel}]", t.dtype)
+            element = f"{self.step.function}_{key}[{self.step.spec.channel}]"
+            self.four |= {tensor: loaded_words(f"&{element}", t.dtype)} if t.dtype in WORDS else {}
+            self.value[tensor] = loaded(element, t.dtype)
             return self.value[tensor]
         name = self.operands.setdefault(tensor, f"r{len(self.operands) + 1}")
         y, op = self.graph.type(self.step.node.outputs[0]), all_ops()[self.step.node.op]
-        if t.dtype in BYTES and not channel_vector(op, y, t):
-            self.four[tensor] = loaded_words(f"&{name}[at]", t.dtype)
-        return loaded(f"{name}[{self.step.spec.channel if channel_vector(op, y, t) else 'at'}]", t.dtype)
+        vector = channel_vector(op, y, t)
+        element = f"{name}[{self.step.spec.channel if vector else 'at'}]"
+        if t.dtype in WORDS or (t.dtype in BYTES and not vector):
+            self.four[tensor] = loaded_words(f"&{element}", t.dtype)
+        return loaded(element, t.dtype)
 
     def expand(self, text: str, scalar: Scalar, args: Mapping[str, str], key: str) -> str:
         """An expression of a scalar with its operands and tables filled in."""
@@ -185,7 +193,7 @@ class Chain:
         return text
 
 
-def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tuple[str, ...]]:
+def out(graph: Graph, step: Step, name: str = "out") -> tuple[Out | None, dict[str, np.ndarray], tuple[str, ...]]:
     """(finishing function or None if there is nothing to do, its tables, the tail's operand tensors)."""
     chain = Chain(graph, step)
     params, rest = _head(chain)
@@ -207,8 +215,9 @@ def out(graph: Graph, step: Step) -> tuple[Out | None, dict[str, np.ndarray], tu
         chain.lines += [f"*y{i} = {stored(chain.value[t], graph.type(t).dtype)};" for i, t in enumerate(more, 2)]
     lines = (*chain.lines, f"return {stored(chain.value[final], graph.type(final).dtype)};")
     words = (*chain.words, f"return {chain.four[final]};") if chain.words and _by_fours(step) else ()
-    return Out(ctype, ", ".join(params), lines, f"{step.function}_out", uses_channel, uses_at,
-               tuple(chain.operands.values()), words, ", ".join(many + more_params), chain.shift), chain.tables, operands
+    return Out(ctype, ", ".join(params), lines, f"{step.function}_{name}", uses_channel, uses_at,
+               tuple(chain.operands.values()), words, ", ".join(many + more_params),
+               WORDS.get(graph.type(final).dtype, "f2c_words"), chain.shift), chain.tables, operands
 
 
 def _by_fours(step: Step) -> bool:
@@ -234,7 +243,7 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
         return params, parts
     first = parts[0].outputs[0]
     acc = step.spec.acc or COMPUTE[graph.type(first).dtype]
-    chain.value[first] = chain.four["acc"] = "acc"
+    chain.value[first] = chain.four["acc"] = chain.four[first] = "acc"
     if step.spec.finish is not None:
         chain.value["acc"] = "acc"
         chain.add(parts[0], step.spec.finish, {"a": "acc"}, "")
@@ -261,9 +270,12 @@ def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, mor
 
 def finished(o: Out | None, tile: _mve.Tile, dtype: DType) -> tuple[str, ...]:
     """The C statements that finish and store the sums of a tile: four at once where there is such a form."""
-    if o is None or not o.words or not tile.quads:
-        return tuple(store(o, lane, True) for lane in tile.lanes)
-    values = [f"const f2c_words {q.name} = {in_words(o, Store(q.value, q.channel, q.at))};" for q in tile.quads]
+    if not tile.quads or (not o.words if o is not None else dtype not in WORDS):
+        return (*tile.spill, *(store(o, lane, True) for lane in tile.lanes))
+    if o is None:
+        return tuple(f"f2c_reals_store(&y_row[{q.at}], {q.value});" for q in tile.quads)
+    ctype = WORDS.get(dtype, "f2c_words")
+    values = [f"const {ctype} {q.name} = {in_words(o, Store(q.value, q.channel, q.at))};" for q in tile.quads]
     return (*values, *(stored_words(o, f"&y_row[{q.at}]", q.name, dtype) for q in tile.quads))
 
 
@@ -274,6 +286,8 @@ def in_words(o: Out, s: Store) -> str:
 
 def stored_words(o: Out, address: str, value: str, dtype: DType) -> str:
     """The C statement that stores four finished elements."""
+    if dtype in WORDS:
+        return f"f2c_reals_store({address}, {value});"
     if o.shift:
         return f"f2c_words_shift_to_{BYTES[dtype]}({address}, {value}, {o.shift});"
     return f"f2c_words_to_{BYTES[dtype]}({address}, {value});"

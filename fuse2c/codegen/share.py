@@ -1,36 +1,48 @@
-"""Kernels that differ in their weights only become one C function: the tables are its first parameters."""
+"""Kernels that differ in their weights only become one C function: the tables are its first parameters.
+
+So do the innermost loops of kernels of other sizes: of what their constants say, depths, numbers of outputs and distances
+are parameters, if the loops are the same otherwise.
+"""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fuse2c.codegen import render
+from fuse2c.codegen import loops, render
 from fuse2c.codegen.view import View
+from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
 FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
+ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
+FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
+                  "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
+"""Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 
 
 def kernels(plan: Plan, views: Sequence[View]) -> tuple[tuple[View, ...], tuple[str, ...]]:
     """(views, the C functions that they need): shared where the option says so.
 
-    `auto` shares kernels that are launched on their own: steps of a joined kernel are compiled into it, where a
-    function of their own would cost a call for each row. Of those it shares the innermost loops.
+    `auto` shares innermost loops, and kernels that are launched on their own: steps of a joined kernel are compiled into
+    it, where a function of their own would cost a call for each row.
     """
     texts = ["" if s.spec.written else render.kernel(v, s.kernel.name) for v, s in zip(views, plan.steps, strict=True)]
     mode = plan.options.share_kernels
+    shared = [""] * len(texts)
+    if mode != "never":
+        shared = share_cores(identifier(plan.graph.name), views, texts)
     alike: dict[tuple[str, ...], list[int]] = {}
     for i, (v, text) in enumerate(zip(views, texts, strict=True)):
         if text and v.table and (mode == "always" or (mode == "auto" and not v.inlined)):
             alike.setdefault((body(v, text), *v.table_ctype.values()), []).append(i)
     changed, found = list(views), list(texts)
-    groups = [g for g in alike.values() if len(g) > 1]
-    for group in groups:
+    for group in (g for g in alike.values() if len(g) > 1):
         first = views[group[0]]
         linkage = "F2C_SHARED" if any(views[i].inlined for i in group) else "F2C_KERNEL"
-        keys = [k for k in first.table if re.search(rf"\b{first.table[k]}\b", texts[group[0]])]
-        text = render.kernel(replace(first, linkage=linkage), plan.steps[group[0]].kernel.name)
+        keys = used_keys(first, texts[group[0]])
+        text = linked(first, texts[group[0]], linkage)
         own = {m[1] for m in FUNCTION.finditer(text)}
         text = with_parameters(first, text, keys, own).replace(" */", f"\n *   shared by {len(group)} steps */", 1)
         found[group[0]] = text
@@ -38,10 +50,16 @@ def kernels(plan: Plan, views: Sequence[View]) -> tuple[tuple[View, ...], tuple[
             changed[i] = replace(views[i], callee=first.function, tables_first=tuple(views[i].table[k] for k in keys))
         for i in group[1:]:
             found[i] = ""
-    if mode != "never":
-        whole = {i for g in groups for i in g}
-        share_cores({i: v for i, v in enumerate(views) if i not in whole}, found)
-    return tuple(changed), tuple(text for text in found if text)
+    return tuple(changed), tuple("\n".join(filter(None, pair)) for pair in zip(shared, found, strict=True) if any(pair))
+
+
+def linked(v: View, text: str, linkage: str) -> str:
+    """A kernel whose function has another linkage; one of its own counts its calls."""
+    head = f"static {v.linkage} void {v.function}("
+    if v.linkage == linkage:
+        return text
+    text = text.replace(head, f"static {linkage} void {v.function}(")
+    return re.sub(r"\n    F2C_CALL\([^\n]*\);", "", text) if v.linkage == "F2C_KERNEL" else text
 
 
 def body(v: View, text: str) -> str:
@@ -50,71 +68,110 @@ def body(v: View, text: str) -> str:
     return re.sub(rf"\b{v.function}(?=_|\b)", "@", code)
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
-    """The innermost loops of a kernel, a function of their own, in the kernel's text."""
-
-    kernel: int
-    name: str
-    suffix: str         # what makes the name, behind that of the kernel
-
-
-def share_cores(views: Mapping[int, View], texts: list[str]) -> None:
-    """Innermost loops that differ in their weights only become those of the first kernel that has them."""
-    alike: dict[tuple[str, ...], list[Core]] = {}
-    for i, v in views.items():
-        parts = {m[1]: m[0] for m in FUNCTION.finditer(texts[i])}
-        for name, part in parts.items():
-            if " F2C_CORE " in part:
-                text = with_finish(v, parts, name)
-                types = [f"{k} {v.table_ctype[k]}" for k in used_keys(v, text)]
-                key = (re.sub(rf"\b{v.function}_", "@_", text), *types)
-                alike.setdefault(key, []).append(Core(i, name, name.removeprefix(v.function)))
-    groups = [g for g in alike.values() if len(g) > 1]
-    owned: dict[int, dict[str, int]] = {}
-    for first, *rest in groups:
-        owned.setdefault(first.kernel, {})[first.name] = len(rest) + 1
-    given: dict[str, tuple[str, ...]] = {}
-    for i, names in owned.items():
-        texts[i], given_here = _owner(views[i], texts[i], names)
-        given |= given_here
-    for first, *rest in groups:
-        for core in rest:
-            texts[core.kernel] = _borrower(views[core.kernel], texts[core.kernel], core, first.name, given[first.name])
-
-
 def used_keys(v: View, text: str) -> tuple[str, ...]:
     """Which tables of a kernel a text names."""
     return tuple(k for k in v.table if re.search(rf"\b{v.table[k]}\b", text))
 
 
-def with_finish(v: View, parts: Mapping[str, str], name: str) -> str:
-    """The text of a function of a kernel, behind that of the finishing function if there is one that it calls."""
-    out = f"{v.function}_out"
-    return (parts.get(out, "") if out in parts[name] else "") + parts[name]
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The innermost loops of a kernel, which are a function of their own, and the functions that finish its elements."""
+
+    kernel: int
+    name: str
+    suffix: str                     # what makes the name, behind that of the kernel
+    functions: Mapping[str, str]    # texts by name, the core's last; they name no constants that may be parameters
+    constants: Mapping[str, int]    # of the core
+    bounds: tuple[tuple[int, int] | None, ...]      # of its loops, in order
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(self.functions.values())
 
 
-def _owner(v: View, text: str, names: Mapping[str, int]) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """A kernel whose cores `names` take their tables as parameters; of each core the tables that it takes."""
-    finishing = f"{v.function}_out"
+def share_cores(model: str, views: Sequence[View], texts: list[str]) -> list[str]:
+    """Texts of shared cores, by the first kernel that needs each; `texts` then call them.
+
+    Cores that call others of their kernel wait until those are shared.
+    """
+    out, names = [""] * len(texts), set[str]()
+    while groups := _alike(views, texts):
+        for group in groups:
+            first = group[0]
+            name = next(n for n in _names(f"{model}{first.suffix}") if n not in names)
+            names.add(name)
+            free = [k for k in first.constants if len({core.constants[k] for core in group}) > 1]
+            out[first.kernel] += f"{_shared(views[first.kernel], group, name, free)}\n"
+            for core in group:
+                v = views[core.kernel]
+                given = [v.table[k] for k in used_keys(v, core.text)] + [str(core.constants[k]) for k in free]
+                texts[core.kernel] = _borrower(v, texts[core.kernel], core, f"{name}({''.join(f'{g}, ' for g in given)}")
+    return [text.rstrip("\n") + "\n" if text else "" for text in out]
+
+
+def _alike(views: Sequence[View], texts: Sequence[str]) -> list[list[Core]]:
+    """Groups of cores that can be one function."""
+    alike: dict[tuple[str, ...], list[Core]] = {}
+    for core in (core for i, v in enumerate(views) for core in cores(i, v, texts[i])):
+        v = views[core.kernel]
+        types = [f"{k} {v.table_ctype[k]}" for k in used_keys(v, core.text)]
+        plain = re.sub(r"^/\*.*\*/\n", "", core.text, flags=re.MULTILINE)
+        fixed = [f"{k} {n}" for k, n in core.constants.items() if k not in FREE]
+        key = (re.sub(rf"\b{v.function}_", "@_", plain), *types, *fixed, *(k for k in core.constants if k in FREE))
+        alike.setdefault(key, []).append(core)
+    return [g for g in alike.values() if len(g) > 1]
+
+
+def _names(name: str) -> Iterator[str]:
+    """name, name_b, name_c, ..."""
+    yield name
+    yield from (f"{name}_{chr(ord('a') + n) if n < 26 else n}" for n in range(1, 10 ** 4))
+
+
+def cores(kernel: int, v: View, text: str) -> Iterator[Core]:
+    """The cores of a kernel that call no others."""
     parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
-    changed = {*names, *(finishing for name in names if finishing in parts[name])}
-    given = {name: used_keys(v, with_finish(v, parts, name)) for name in names}
-    text = with_parameters(v, text, tuple(v.table), changed)
-    for name, users in names.items():
-        text = re.sub(rf"( \*/\n(?:static [^\n]*\b{name}\())", rf" Shared by {users} steps.\1", text)
-    return text, given
+    for name, part in parts.items():
+        if CORE.search(part) and not any(CORE.search(p) and f"{n}(" in part for n, p in parts.items() if n != name):
+            helpers = {n: p for n, p in parts.items() if not CORE.search(p) and n != name and f"{n}(" in part}
+            constants = {k: int(n) for line in ENUM.findall(part) for k, n in re.findall(r"(\w+) = (-?\d+)", line)}
+            yield Core(kernel, name, name.removeprefix(v.function), helpers | {name: ENUM.sub("", part)}, constants,
+                       loops.bounds(part))
 
 
-def _borrower(v: View, text: str, core: Core, name: str, keys: Sequence[str]) -> str:
-    """A kernel that calls another one's core with its own tables."""
-    finishing = f"{v.function}_out"
-    for gone in (core.name, finishing):
+def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str]) -> str:
+    """A core of its own name, with tables and the constants `free` as parameters."""
+    first = group[0]
+    bounds = [None if any(b is None for b in each) else (min(b[0] for b in each if b), max(b[1] for b in each if b))
+              for each in zip(*(core.bounds for core in group), strict=True)]
+    text = with_parameters(v, first.text, tuple(v.table), set(first.functions))
+    core = {m[1]: m[0] for m in FUNCTION.finditer(text)}[first.name]
+    kept = [f"{k} = {n}" for k, n in first.constants.items() if k not in free]
+    lines = "".join(f"    enum {{ {', '.join(kept[i:i + 6])} }};\n" for i in range(0, len(kept), 6))
+    changed = loops.annotated(core, bounds).replace("\n{\n", f"\n{{\n{lines}", 1)
+    for k in free:
+        changed = re.sub(rf"\b{k}\b", k.lower(), changed)
+    tables = sum(f"t_{k}," in core for k in v.table)
+    given = "".join(f"int32_t {k.lower()}, " for k in free)
+    declared = rf"\b({first.name}\((?:const \w+ \*restrict t_\w+, ){{{tables}}})"
+    changed = re.sub(declared, rf"\1{given}", changed, count=1)
+    users = f"Shared by {len(group)} steps. */" if len(group) > 1 else "*/"
+    changed = re.sub(r"^(/\*.*)\*/$", rf"\1{users}", changed, count=1, flags=re.MULTILINE)
+    text = text.replace(core, changed)
+    for function in first.functions:
+        own = name if function == first.name else f"{name}{function.removeprefix(v.function)}"
+        text = re.sub(rf"\b{function}\b", own, text)
+    return text
+
+
+def _borrower(v: View, text: str, core: Core, call: str) -> str:
+    """A kernel that calls a shared core; what only its own core needed is gone."""
+    for gone in reversed(list(core.functions)):
         parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
-        others = "".join(part for other, part in parts.items() if other != gone)
-        if gone == core.name or (gone in parts and gone not in others):
+        if gone == core.name or (gone in parts and not any(f"{gone}(" in p for n, p in parts.items() if n != gone)):
             text = text.replace(f"{parts[gone]}\n", "")
-    return re.sub(rf"\b{core.name}\(", f"{name}({''.join(f'{v.table[k]}, ' for k in keys)}", text)
+    return re.sub(rf"\b{core.name}\(", call, text)
 
 
 def with_parameters(v: View, text: str, keys: Sequence[str], changed: Collection[str]) -> str:

@@ -15,7 +15,7 @@ from fuse2c.ir.types import COMPUTE, CTYPE, DType
 from fuse2c.ops import all_ops
 from fuse2c.ops._copy_rows import RowPart
 from fuse2c.ops._tail import channel_vector
-from fuse2c.ops._tile import Tile
+from fuse2c.ops._tile import Lane, Tile
 from fuse2c.ops.base import bind, port_name
 from fuse2c.plan import Plan, Step
 from fuse2c.price import Traffic, traffic
@@ -59,6 +59,7 @@ class View:
     further: tuple[Operand, ...]        # more outputs of an elementwise kernel
     acc: str
     out: Out | None
+    upper_out: Out | None               # of 256 times a sum, where a kernel collects such
     table: Mapping[str, str]            # name -> C identifier
     table_ctype: Mapping[str, str]
     tables: Mapping[str, np.ndarray]    # C identifier -> values
@@ -84,6 +85,11 @@ class View:
     def alone(self) -> str:
         """The qualifier of the result's row in a further function of the kernel: no operand of the tail can be the same."""
         return "" if self.tail else "restrict "
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """Pointers to rows that lie in memory like the result's, which itself is the first."""
+        return ("y_row", *(f"{r.name}_row" for r in self.tail if r.row != "0"))
 
     @property
     def tail_args(self) -> str:
@@ -118,6 +124,9 @@ def view(plan: Plan, step: Step) -> View:
     inlined = any(plan.steps[i] is step for i in plan.inlined)
     nest = Writer(plan, step).text() if "program" in spec.flags else None
     out, tables, tail = scalar.out(g, step) if nest is None else (None, nest.tables, ())
+    upper = None
+    if "upper" in spec.flags:
+        upper, _, _ = scalar.out(g, replace(step, spec=replace(spec, finish=spec.flags["upper"])), "out_upper")
     tables = {**spec.tables, **tables}
     call = bind(g, step.node.parts[0])
     x, y = call.type(0), g.type(step.node.outputs[0])
@@ -139,9 +148,9 @@ def view(plan: Plan, step: Step) -> View:
                       for i, (t, (_, s)) in enumerate(
                           zip(step.node.outputs[1:], spec.flags.get("further", ()), strict=False), 2)),
         acc=spec.acc or COMPUTE[call.y[0].dtype],
-        out=out, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
+        out=out, upper_out=upper, table=names, table_ctype={key: table_ctype(a) for key, a in tables.items()},
         tables={names[key]: a for key, a in tables.items()},
-        flags=_flags(plan, step, out, names) if nest is None else {"nest": nest},
+        flags=_flags(plan, step, (out, upper), names) if nest is None else {"nest": nest},
         by_rows=spec.by_rows, rows=spec.rows, images=spec.images,
         inlined=inlined, linkage="F2C_INLINE" if inlined else "F2C_KERNEL", callee=step.function,
         traffic=traffic(plan, step))
@@ -184,9 +193,9 @@ def _overlapping(plan: Plan, step: Step) -> set[str]:
         name for name, p in places.items() for w in written if p.offset < w.offset + w.size and w.offset < p.offset + p.size}
 
 
-def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) -> dict[str, Any]:
+def _flags(plan: Plan, step: Step, finishing: tuple[Out | None, Out | None], names: Mapping[str, str]) -> dict[str, Any]:
     """The spec's flags with C text filled in: stores, tile lanes, loads, table names."""
-    flags = dict(step.spec.flags)
+    flags, out = dict(step.spec.flags), finishing[0]
     ports = all_ops()[step.node.op].ports
     if "loads" in flags:
         seen, values, rows, many = set(), [], [], []
@@ -210,7 +219,7 @@ def _flags(plan: Plan, step: Step, out: Out | None, names: Mapping[str, str]) ->
     elif "store" in flags:
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
     if "tile" in flags:
-        flags["tile"] = {key: _lanes(tile, out) for key, tile in flags["tile"].items()}
+        flags["tile"] = {key: _lanes(tile, *finishing) for key, tile in flags["tile"].items()}
     if "fours" in flags:
         assert out is not None and out.words, "the kernel's condition promises this form"
         y = "y" if step.spec.over_input else "y_row"
@@ -246,9 +255,10 @@ def _source(plan: Plan, step: Step, part: RowPart, operands: Mapping[str, str]) 
                    row_start(plan, tensor, _named(part.row, operands), str(part.row_stride)))
 
 
-def _lanes(tile: Tile, out: Out | None) -> Tile:
-    return replace(tile, blocks=tuple((block, tuple(replace(lane, text=scalar.store(out, lane.store, True)) for lane in lanes))
-                                      for block, lanes in tile.blocks))
+def _lanes(tile: Tile, out: Out | None, upper: Out | None) -> Tile:
+    def finished(lane: Lane) -> Lane:
+        return replace(lane, text=scalar.store(upper if lane.upper else out, lane.store, True))
+    return replace(tile, blocks=tuple((block, tuple(map(finished, lanes))) for block, lanes in tile.blocks))
 
 
 def _named(text: str, operands: Mapping[str, str]) -> str:

@@ -11,6 +11,8 @@ import click
 from rich.console import Console
 
 from fuse2c import Compiled, Options, compile_model
+from fuse2c.check import zeros
+from fuse2c.errors import Fuse2cError
 from fuse2c.frontend.inputs import read_array
 from fuse2c.names import identifier
 from fuse2c.options import CHOICES, Value
@@ -31,6 +33,19 @@ def table(content: Any) -> None:
         click.echo(line.rstrip())
 
 
+class Objective(click.ParamType):
+    """One of the objectives, or the weights of a sum."""
+
+    name = "objective"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text itself, if it is one."""
+        try:
+            return Options(optimize=value).optimize
+        except Fuse2cError as error:
+            self.fail(f"{error.args[0]}: {error.hint}", param, ctx)
+
+
 def model_options(command: F, required: bool = True, several: bool = False) -> F:
     """The model, the target (or several), and every option of a compilation: the same for all commands that compile."""
     for decorate in reversed((
@@ -49,8 +64,8 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
                      help="Types of inputs and outputs."),
         click.option("--requant", type=click.Choice(CHOICES["requant"]), default="fixed", show_default=True,
                      help="How integer layers round."),
-        click.option("--optimize", type=click.Choice(CHOICES["optimize"]), default="cycles", show_default=True,
-                     help="Fewest instructions, least RAM times instructions, least RAM, or least energy."),
+        click.option("--optimize", type=Objective(), default="cycles", show_default=True, metavar="OBJECTIVE",
+                     help="cycles, balanced (RAM times cycles), ram, energy, or weights: cycles=1,ram=0.5."),
         click.option("--place", type=click.Choice(CHOICES["place"]), default="heuristic", show_default=True,
                      help="How addresses are found."),
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
@@ -58,6 +73,10 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
         click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
         click.option("--winograd", type=click.Choice(CHOICES["winograd"]), default="flash", show_default=True,
                      help="3x3 convolutions in fewer instructions for more flash: within --flash, without it too, or never."),
+        click.option("--calib", type=click.Path(path_type=Path), metavar="FILE",
+                     help="An .npz file with typical inputs: kernels pass over zeros where those make enough of them."),
+        click.option("--sparsity", type=click.Path(path_type=Path), metavar="FILE",
+                     help="The same from what `check --profile-sparsity` has measured."),
         click.option("--step-budget", type=click.IntRange(1), metavar="INSTRUCTIONS",
                      help="Also generate NAME_step, whose calls take at most so many."),
         click.option("--max-slice-us", type=click.FloatRange(0, min_open=True), metavar="MICROSECONDS",
@@ -110,12 +129,17 @@ def settings(k: dict[str, Any]) -> dict[str, Any]:
         raise click.BadParameter(f"{k['name']!r} is no lower-case C identifier; {identifier(k['name'])!r} would be",
                                  param_hint="--name")
     k.pop("debug")
-    options = Options(dims=dims, bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
+    if k["calib"] is not None and k["sparsity"] is not None:
+        raise click.BadParameter("--calib measures what --sparsity gives: one of them", param_hint="--sparsity")
+    sparsity = k.pop("sparsity")
+    options = Options(dims=dims, zeros={} if sparsity is None else zeros.read(sparsity),
+                      bind=dict(map(_binding, k.pop("bind"))), stateful=_pairs(k.pop("stateful")),
                       place_node=tuple(map(_placed, k.pop("place_node"))),
                       fuse=not k.pop("no_fuse"), no_fuse_rules=k.pop("no_fuse_rule"), fuse_barriers=k.pop("fuse_barrier"),
                       **{key: k.pop(key) for key in ("name", "arena", "io", "requant", "optimize", "place", "input_rows",
-                                                     "share_kernels", "ram", "flash", "winograd", "step_budget", "max_slice_us",
-                                                     "deadline_ms", "energy_uj", "power_mw", "rate_hz", "cores")})
+                                                     "share_kernels", "ram", "flash", "winograd", "calib", "step_budget",
+                                                     "max_slice_us", "deadline_ms", "energy_uj", "power_mw", "rate_hz",
+                                                     "cores")})
     return {"path": k.pop("model"), "target_name": k.pop("target"), "options": options,
             "dump_after": tuple(k.pop("dump_after"))}
 

@@ -10,6 +10,7 @@ import click
 
 from fuse2c import Compiled, report
 from fuse2c import check as checking
+from fuse2c.check import zeros
 from fuse2c.commands._common import as_json_option, compiled, model_options, show, table
 from fuse2c.errors import Mismatch
 from fuse2c.progress import Progress
@@ -20,17 +21,21 @@ from fuse2c.progress import Progress
 @click.option("--samples", type=click.IntRange(1), default=20, show_default=True, help="Number of random inputs.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="An .npz file with inputs of your own, by name.")
+@click.option("--profile-sparsity", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write which share of each layer's operand is zero (of --inputs, if there are any), for --sparsity.")
 @click.option("--sanitize", is_flag=True,
               help="Also run under AddressSanitizer and UndefinedBehaviorSanitizer; with several cores ThreadSanitizer, too.")
 @click.option("--cc", help="The host compiler.")
 @as_json_option
-def command(samples: int, seed: int, inputs: Path | None, sanitize: bool, cc: str | None, as_json: bool, **k: Any) -> None:
+def command(samples: int, seed: int, inputs: Path | None, profile_sparsity: Path | None, sanitize: bool, cc: str | None,
+            as_json: bool, **k: Any) -> None:
     """Compare generated C with the numpy reference and onnxruntime."""
     name, target = k["model"].name, k["target"]
     model = compiled(k, as_json)
-    rows = checking.random_samples(model.plan, samples, seed)
-    if inputs is not None:
-        rows = checking.load_samples(model.plan, inputs) + rows     # with states, yours are the first frames
+    own = [] if inputs is None else checking.load_samples(model.plan, inputs)
+    rows = own + checking.random_samples(model.plan, samples, seed)     # with states, yours are the first frames
+    if profile_sparsity is not None:
+        zeros.write(profile_sparsity, zeros.measured(model.plan, own or rows), len(own or rows))
     with Progress("checking") as progress:
         result = model.check(rows, cc=cc, progress=progress.update)
         if sanitize:

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from types import ModuleType
 
 from fuse2c.ir.types import DType
-from fuse2c.ops import _dsp, _fp, _fp_depthwise, _tile, _window
+from fuse2c.ops import _dsp, _fp, _fp_depthwise, _reals, _window
 from fuse2c.ops._conv import adjacent, base_spec, is_depthwise, is_pointwise, is_tiled, matrix, unpadded
 from fuse2c.ops._tile import index
-from fuse2c.ops.base import Call, Spec
+from fuse2c.ops.base import Call, Kernel, Spec
 
 
 def is_fp(c: Call) -> str:
@@ -17,11 +19,11 @@ def is_fp(c: Call) -> str:
     return "" if c.type(0).dtype == "float32" and c.attrs.group == 1 else "grouped, or not float32"
 
 
-def fp_spec(c: Call) -> Spec:
-    """Rows of the windows are read in place, or brought together in a strip for each."""
+def fp_spec(c: Call, core: ModuleType) -> Spec:
+    """Rows of the windows are read in place, or brought together in a strip for each; core: _fp or _reals."""
     flat, bias = matrix(c)
     x, names = c.type(0), _window.constants(c, c.attrs.window)
-    found, pixel = _dsp.runs(names["OUT_W"]), x.shape[1] * names["K_W"]
+    found, pixel = core.runs(names["OUT_W"]), x.shape[1] * names["K_W"]
     # What is gathered has no gaps between pixels, and one function reads both.
     dense = is_pointwise(c) == "" or names["X_SW"] in (0, x.shape[1])
     in_place = dense and adjacent(c, names)
@@ -31,9 +33,9 @@ def fp_spec(c: Call) -> Spec:
     strip = max(s.groups * s.width for s in strips.values()) * x.shape[1]
     own = {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1], "STRIP": strip, "IN_PLACE": int(in_place),
            "COLUMN_STEP": 1 if in_place else names["DIL_W"]}
-    flags = _fp.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
+    flags = core.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
     return base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
-                     {"w": _tile.pack(flat, _fp.block_size(found)), "b": bias}, own, strips=strips, **flags)
+                     core.tables(flat, bias, found), own, strips=strips, **flags)
 
 
 def is_depthwise_fp(c: Call) -> str:
@@ -48,14 +50,38 @@ def is_depthwise_fp(c: Call) -> str:
     return "" if inside.any(axis=1).all() else "a column of the result sees nothing but padding"
 
 
-def depthwise_fp_spec(c: Call) -> Spec:
-    """Tiles of a row; rows of the window that are padding are left out, and so are columns."""
+def is_depthwise_reals(c: Call) -> str:
+    """The same of channels by fours, side by side in memory."""
+    if why := is_depthwise_fp(c):
+        return why
+    x, y = c.type(0), c.y[0]
+    return "" if x.shape[1] % _reals.LANES == 0 and x.strides[1] == y.strides[1] == 1 else "the channels are no groups of four"
+
+
+def depthwise_fp_spec(c: Call, four: bool) -> Spec:
+    """Tiles of a row; rows of the window that are padding are left out, and so are columns. four: channels at a time."""
     flat, bias = matrix(c)
     names = _window.constants(c, c.attrs.window)
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 1, positions=names["OUT_W"])
-    found, tiles = _fp_depthwise.spans(names, inside)
-    spec = base_spec(c, 0, {"w": flat.reshape(-1), "b": bias}, {}, spans=found, tile=tiles, channels=names["OUT_C"],
-                     window_rows=names["K_H"], window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]))
+    found = _fp_depthwise.spans(names, inside, _fp_depthwise.most(names["K_W"]) if four else _dsp.LARGEST)
+    flags = {"core": "parts/reals_depthwise.c.j2", "tiles": _fp_depthwise.fours(found, names)} if four else \
+        {"core": "parts/fp_depthwise.c.j2", "tile": _fp_depthwise.alone(found, names)}
+    weights = _fp_depthwise.vectors(flat) if four else flat.reshape(-1)
+    spec = base_spec(c, 0, {"w": weights, "b": bias}, {}, spans=found, channels=names["OUT_C"], window_rows=names["K_H"],
+                     window_columns=names["K_W"], element=index("from", "oc", names["X_SC"]), **flags)
     rows = int(_window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"]).sum())
     effort = _fp_depthwise.effort(found, names["OUT_H"], rows)
-    return replace(spec, macs=unpadded(c), effort={key: n * names["OUT_C"] for key, n in effort.items()})
+    groups = names["OUT_C"] // (_reals.LANES if four else 1)
+    return replace(spec, macs=unpadded(c), effort={key: n * groups for key, n in effort.items()})
+
+
+_by_strides = partial(Kernel, strided=True)
+DEPTHWISE = (
+    _by_strides("depthwise_fp", partial(depthwise_fp_spec, four=True), when=is_depthwise_reals, needs=_reals.NEEDS),
+    _by_strides("depthwise_fp", partial(depthwise_fp_spec, four=False), when=is_depthwise_fp, needs=_fp.NEEDS),
+)
+TILED = (
+    *(_by_strides("pointwise_fp", partial(fp_spec, core=core), when=lambda c: is_fp(c) or is_pointwise(c), needs=core.NEEDS)
+      for core in (_reals, _fp)),
+    *(_by_strides("conv_fp", partial(fp_spec, core=core), when=is_fp, needs=core.NEEDS) for core in (_reals, _fp)),
+)

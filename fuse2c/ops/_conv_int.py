@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuse2c.ops import _dsp, _dsp_depthwise, _fields, _tile, _window
+import numpy as np
+
+from fuse2c.ops import _dsp, _dsp_depthwise, _dsp_stream, _fields, _tile, _window
 from fuse2c.ops._conv import (
     base_spec,
     is_depthwise,
@@ -14,6 +16,8 @@ from fuse2c.ops._conv import (
     requant,
 )
 from fuse2c.ops.base import Call, Spec
+
+LEAST = 3               # channels of a group, from which on tiles are worth it
 
 
 def is_depthwise_rows(c: Call) -> str:
@@ -37,6 +41,20 @@ def is_dsp(c: Call) -> str:
     return _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
 
 
+def is_grouped_dsp(c: Call) -> str:
+    """One group, or groups of which columns lie as they are read, and whose multipliers need no number of a channel."""
+    group = c.attrs.group
+    if group == 1:
+        return is_dsp(c)
+    w, per = c.constant(1), c.type(0).shape[1] // group
+    if why := is_tiled(c) or _dsp.why_not(_tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+        return why
+    if per < LEAST or (per % 4 and _window.constants(c, c.attrs.window)["K_W"] > 1):
+        return "groups of few channels"
+    end = _dsp.finish(c, requant(c, matrix(c)[0], c.constant(2)))
+    return "" if end.single or end.multipliers is not None else "grouped, and what finishes an element needs its channel"
+
+
 def is_pointwise_dsp(c: Call) -> str:
     """A pointwise convolution of such integers."""
     return is_dsp(c) or is_pointwise(c)
@@ -52,23 +70,29 @@ def depthwise_rows_spec(single: bool, sizes: tuple[int, ...] = _dsp_depthwise.SI
 
 
 def depthwise_spec(c: Call, names: dict[str, int], rows: _dsp_depthwise.Rows, sizes: tuple[int, ...]) -> Spec:
-    """Rows of the window that are padding are in the accumulator's start."""
+    """Rows of the window that are padding are in the accumulator's start, or read like others from a table of zero points."""
     flat, bias = matrix(c)
     zero, end = c.quant(0).zero[0], _dsp.finish(c, requant(c, flat, c.constant(2)))
     height, taps = names["K_H"], names["K_W"]
-    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
     unrolled = height <= _dsp_depthwise.UNROLLED
-    table = _dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)
+    flowing = _dsp_stream.stream(names, rows, end.channel) if unrolled and _dsp.alone(c) else None
+    found, tiles = _dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
+    tables = {"w": _dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)}
     inside = _window.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    padding = _dsp_depthwise.padding(rows)
-    forms = _dsp_depthwise.forms(height, not inside.all())
-    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "single": end.single,
-             "streamed": end.multipliers is not None, "forms": forms, "padded": not (unrolled and inside.all()),
-             "closed": "}" if len(forms) > 1 else "",
-             "padding": padding, "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
-    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero)}
+    padding, forms = _dsp_depthwise.padding(rows), _dsp_depthwise.forms(height, not inside.all(), rows.planar)
+    masked = any(f.masked for f in forms)
+    if masked:
+        tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
+    flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding,
+             "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
+             "masked": masked, "ranged": any(f.ranged for f in forms), "closed": "}" if len(forms) > 1 else "",
+             "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
+           "MIDDLE": flowing[0].middle if flowing else _dsp_depthwise.middle(found).end}
+    if flowing is not None:
+        flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
     effort = _dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
-    spec = replace(base_spec(c, 0, {"w": table}, own, **flags), finish=end.scalar, channel=end.channel,
+    spec = replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel,
                    effort={key: n * names["OUT_C"] for key, n in effort.items()})
     rows_inside = c.type(0).shape[0] * int(inside.sum())
     return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
@@ -80,12 +104,14 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         flat, bias = matrix(c)
         x, y = c.type(0), c.y[0]
         names = _window.constants(c, c.attrs.window)
-        seg = _dsp.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        groups = c.attrs.group
+        seg = _dsp.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
         found = _dsp.runs(names["OUT_W"], pixels)
         end = _dsp.finish(c, requant(c, flat, c.constant(2)))
-        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end)
+        tables, words, flags = _dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
+        own = {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]} | own
+        own |= flags.pop("own")
         return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
     return spec
 
@@ -100,8 +126,8 @@ def fields_spec(pixels: int, core: _fields.Core) -> Callable[[Call], Spec]:
         found = _dsp.runs(names["OUT_W"], pixels)
         tables, words, flags = _fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
-        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, **flags)
+        own = {"GROUP_C": x.shape[1], "GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
+        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, grouped=False, **flags)
     return spec
 
 

@@ -5,6 +5,8 @@ at two depths: the low bytes of its halfwords are the weights of the even output
 256 * odd + even ("joined"): the word itself, taken as two int16, then sums X = even + 256 * odd modulo 2^32, so that
 (X - even) >> 8 is the sum of the odd output, if that is below 2^23: one instruction a word less. Where it is only without
 its bias, that is added last ("apart"). Else the high byte of a halfword is the odd weight ("bytes").
+The sums of a tile are collected by runtime_c/f2c_tile.h. Distances, depths and numbers of outputs are named constants of
+the cores, so that layers of other sizes can share them (fuse2c/codegen/share.py).
 """
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from fuse2c.quant import Requant, accumulator_bound
 NEEDS = frozenset({"dsp"})
 LARGEST = 4             # pixels of a tile: more accumulators than eight do not fit into the registers
 TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smaller ones take less scratch
-DENSE = 8               # outputs of a tile of one pixel
-LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/16 slower, without scratch
-FLAT = 32               # steps up to which there is no loop: its sums would change registers on every trip
-MOST, LEAST = 16, 4     # steps of one trip of the inner loop
+DENSE = 8               # outputs of a tile that widens on the way
+LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/10 slower, without scratch
+LEAST, USUAL, MOST = 4, 8, 16   # steps of one trip of the inner loop
+UPPER = 8               # bits by which the sums of odd outputs are shifted, as they are collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,13 @@ class Step(Lane):
 
     weight: str = ""
     before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Lane):
+    """A lane of a tile; `advance`: by how many elements pointers to the result move on in front of it, as C text."""
+
+    advance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,16 @@ class Run:
         """Its tile among the spec's."""
         return f"of_{self.size}"
 
+    @property
+    def title(self) -> str:
+        """The pixels of a tile, in words."""
+        return ("One pixel", "Two pixels", "Three pixels", "Four pixels")[self.size - 1]
+
+    @property
+    def sums(self) -> int:
+        """Accumulators of a tile."""
+        return 2 * self.size
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -68,7 +87,7 @@ class Column:
     """Four elements to widen, `at` elements into a strip, and what can be stored once they are there."""
 
     index: int
-    at: int
+    at: str
     moves: tuple[Move, ...]
 
 
@@ -86,12 +105,13 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The elements under a row of the window, for pixels side by side."""
+    """The elements under a row of the window, for pixels side by side; `pixel` elements are one of them, if they are more."""
 
     channels: int
     taps: int = 1
     stride: int = 1
     dilation: int = 1
+    pixel: int = 0
 
     @property
     def shared(self) -> bool:
@@ -101,7 +121,12 @@ class Segments:
     @property
     def loose(self) -> bool:
         """Whether strips have to be gathered, without the columns between taps."""
-        return self.dilation > 1 and not self.shared
+        return not self.shared and (self.dilation > 1 or (self.taps > 1 and self.pixel > self.channels))
+
+    @property
+    def step(self) -> int:
+        """The distance of neighbouring columns in a strip."""
+        return self.channels if self.loose else max(self.pixel, self.channels)
 
     @property
     def length(self) -> int:
@@ -120,10 +145,10 @@ class Segments:
                 moves[pair[-1] * step + tap * near] += [
                     Move((2 * tap + half) * pixels + p, f"{name}{p * step + tap * near}")
                     for half, name in enumerate(("low", "high")) for p in pair]
-        columns = tuple(Column(c, c * self.channels, tuple(moves[c])) for c in used)
+        columns = tuple(Column(c, times("IN_C", c), tuple(moves[c])) for c in used)
         whole = self.length // 4 * 4
         rest = [] if self.shared else [(a - whole, (b if b >= 0 else a) - whole) for a, b in pairs(self.length)[whole // 2:]]
-        at = [p * step * self.channels for p in range(pixels)]
+        at = [p * step * self.step for p in range(pixels)]
         last = tuple(Move(n * pixels + p, f"f2c_pair(s[{at[p] + a}], s[{at[p] + b}])")
                      for n, (a, b) in enumerate(rest) for p in range(pixels))
         span = (pixels - 1) * self.stride + (self.taps - 1) * self.dilation + 1
@@ -133,9 +158,11 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Behind(Block):
-    """Outputs in blocks; so many words follow the products of each."""
+    """Outputs in blocks; so many words follow the products of each. Texts: the head of their loop, the way to the next."""
 
     behind: int = 0
+    head: str = ""
+    advance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +173,7 @@ class Finish:
     channel: str = "oc"
     multipliers: np.ndarray | None = None       # one for each output, that follow its block's words; else they are in a table
     single: bool = False                        # one for all
+    upper: Scalar | None = None                 # the same for a sum times 256
 
     def value(self, o: int, oc: str, before: int) -> str:
         """C text of that index or multiplier for output `o` of a block, behind `before` words."""
@@ -159,10 +187,10 @@ def finish(c: Call, r: Requant, bits: int = 0) -> Finish:
     """
     if r.mode == "float" or not _bare(c):
         return Finish(_tile.finish(r, bits=bits))
-    scalar = _tile.finish(r, mult="mult", bits=bits)
-    if len(r.scale) == 1:
-        return Finish(replace(scalar, tables={"mult": r.multipliers}), "mult", single=True)
-    return Finish(scalar, "mult", r.multipliers)
+    fits = r.shift >= 33 and (abs(r.zero) + 1) << (r.shift + bits - 32 + UPPER) < 2 ** 30
+    table = {"mult": r.multipliers} if len(r.scale) == 1 else {}
+    scalar, upper = (replace(_tile.finish(r, mult="mult", bits=n), tables=table) for n in (bits, bits + UPPER))
+    return Finish(scalar, "mult", None if table else r.multipliers, bool(table), upper if fits else None)
 
 
 def _bare(c: Call) -> bool:
@@ -172,6 +200,14 @@ def _bare(c: Call) -> bool:
     g, shape = c.group.graph, c.y[0].shape
     operands = [t for n in c.group.node.parts[1:] for t in n.inputs if t]
     return all(g.type(t).shape == shape or (g.data(t) is not None and g.type(t).count == 1) for t in operands)
+
+
+def alone(c: Call) -> bool:
+    """Whether what is fused behind an operator reads no other tensors."""
+    if c.group is None:
+        return True
+    made = {t for n in c.group.node.parts for t in n.outputs}
+    return all(t in made or c.group.graph.data(t) is not None for n in c.group.node.parts[1:] for t in n.inputs if t)
 
 
 def runs(width: int, largest: int = LARGEST) -> tuple[Run, ...]:
@@ -196,17 +232,16 @@ def pairs(length: int) -> tuple[tuple[int, int], ...]:
     return (*found, *((k, k + 1 if k + 1 < length else -1) for k in range(whole, length, 2)))
 
 
-def unrolled(words: int, pixels: int) -> int:
-    """Steps of one trip of the inner loop, about sixteen (eight of one pixel, with its many outputs); 0: none divides them."""
-    best = MOST if pixels > 1 else MOST // 2
-    if words <= (FLAT if pixels > 1 else best // 2):
+def unrolled(words: int) -> int:
+    """Steps of one trip of the inner loop, about eight, so that layers of most depths share it; 0: none divides them."""
+    if words < LEAST:
         return words
-    return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - best), -n), default=0)
+    return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - USUAL), -n), default=0)
 
 
-def padded(words: int, pixels: int) -> int:
+def padded(words: int) -> int:
     """Words of a stream such that the inner loop can be unrolled without a rest."""
-    return next(n for n in range(words, 2 * words + 1) if unrolled(n, pixels))
+    return next(n for n in range(words, 2 * words + 1) if unrolled(n))
 
 
 def packing(x: TensorType, w: np.ndarray, bias: np.ndarray) -> str:
@@ -261,98 +296,83 @@ def arranged(w: np.ndarray, seg: Segments) -> np.ndarray:
     return found.reshape(w.shape[0], -1)
 
 
-def tile(pixels: int, outputs: int, block: int, form: str, y: tuple[int, int], end: Finish,
-         load: str = "a{p} = a[{p}]") -> Tile:
-    """The accumulators of a tile; y: distance of neighbouring channels and pixels of the result, in elements.
+def times(name: str, n: int) -> str:
+    """C text of n times a constant."""
+    return ("0", name)[n] if n < 2 else f"{n} * {name}"
 
-    load: C text of a widened pixel; empty if the template has it.
+
+def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) -> Tile:
+    """The sums s[..] of a tile, pixels of the even output first; y: distance of neighbouring channels and pixels of the result.
+
+    A last even output is computed with an odd one that nobody stores.
     """
+    behind = (form == "apart") + 2 * (end.multipliers is not None)
+    paired = outputs // 2 * 2
     made = []
-    for plain in _tile.blocks(outputs, block):
-        before = plain.odd if form == "apart" else 0
-        b = Behind(plain.first, plain.end, plain.size, before + (plain.size if end.multipliers is not None else 0))
-        row = []
-        for words in (b.pairs[i:i + 2] for i in range(0, b.words, 2)):
-            for first in range(0, pixels, 2 if pixels == LARGEST else pixels):
-                group = range(pixels)[first:first + 2] if pixels == LARGEST else range(pixels)
-                lines = _declared(words, b.size, form, pixels) if first == 0 else ()
-                if load and words[0] == 0:
-                    lines += (f"const int32_t {', '.join(load.format(p=p) for p in group)};",)
-                for p in group:
-                    for o in _order(words, b.size, pixels):
-                        step = _step(p, o, form, pixels, y, lines)
-                        channel = end.value(o, step.channel, before)
-                        row.append(replace(step, store=replace(step.store, channel=channel)))
-                        lines = ()
-        made.append((b, tuple(row)))
+    for first, last, size in ((0, paired, 2), (paired, outputs, 1)):
+        if first < last:
+            start, stop = ("0", "PAIRED") if size == 2 else ("PAIRED", "GROUP_OUT")
+            head = f"for (int32_t oc = {start}; oc < {stop}; oc += 2)"
+            if end.multipliers is not None or end.single:       # no channel is named: the stream says where the end is
+                head = f"for (const int32_t *const w_end = &w[{'PAIRS' if size == 2 else '1'} * PAIR]; w < w_end;)"
+            order = [(p, o) for o in range(size) for p in range(pixels)]
+            lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
+            made.append((Behind(first, last, size, behind, head, "Y_SC" if y[0] != 1 else str(size)), lanes))
     return Tile(range(pixels), tuple(made))
 
 
-def _order(words: range, outputs: int, pixels: int) -> list[int]:
-    """The outputs of words; of a single pixel the odd ones first, so that a word's register can then hold its even half."""
-    found = [o for word in words for o in (2 * word, 2 * word + 1) if o < outputs]
-    return found if pixels > 1 else [o for o in found if o % 2] + [o for o in found if o % 2 == 0]
-
-
-def _half(o: int, form: str) -> str:
-    """The weights of an output."""
-    upper = "f2c_sxtb16_ror8(w{})" if form == "bytes" else "w{}"
-    return (upper if o % 2 else "f2c_sxtb16(w{})").format(o // 2)
-
-
-def _declared(words: range, outputs: int, form: str, pixels: int) -> tuple[str, ...]:
-    """Words of weights, and what several pixels are multiplied with."""
-    loaded = f"const int32_t {', '.join(f'w{i} = w[{i}]' for i in words)};"
-    if pixels == 1:
-        return (loaded,)
-    return (loaded, f"const int32_t {', '.join(f'b{o} = {_half(o, form)}' for o in _order(words, outputs, pixels))};")
-
-
-def _step(p: int, o: int, form: str, pixels: int, y: tuple[int, int], before: tuple[str, ...]) -> Step:
-    oc, acc = f"oc + {o}" if o else "oc", f"acc{p}{o}"
-    value = f"f2c_upper_sum({acc}, acc{p}{o - 1})" if form != "bytes" and o % 2 else acc
-    value += f" + w[{o // 2}]" if form == "apart" and o % 2 else ""
-    at = f"at + {p * y[1]}" if p else "at"
-    return Step(acc, p, o, oc, Store(value, oc, _tile.index(at, oc, y[0])),
-                weight=_half(o, form) if pixels == 1 else f"b{o}", before=before)
+def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: Finish) -> Sum:
+    """Pixel p of the even (0) or odd (1) output. Channel by channel, pointers move on between the two."""
+    by_channel = y[0] != 1
+    acc = f"s[{o * pixels + p}]"
+    at = str(p) if y[1] == 1 else times("Y_SW", p)
+    channel = end.value(o, "oc + 1" if o else "oc", int(form == "apart"))
+    upper = bool(o) and form == "joined" and end.upper is not None
+    value = acc
+    if o and form != "bytes":
+        value = f"{'f2c_upper' if upper else 'f2c_upper_sum'}({acc}, s[{p}])"
+        value += " + w[0]" if form == "apart" else ""
+    if o and not by_channel:
+        at = f"{at} + 1" if p else "1"
+    return Sum(acc, p, o, channel, Store(value, channel, at), upper, advance="Y_SC" if o and by_channel and p == 0 else "")
 
 
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: tuple[Run, ...],
-          y: tuple[int, int], end: Finish) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
-    """(tables, words of a tile's widened pixels, values for the templates) of the core.
+          y: tuple[int, int], end: Finish, groups: int = 1) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+    """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
 
-    w: [outputs, depth] centred int8, depth being rows of the window, of segments.
+    w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.
     """
-    form = packing(x, w, bias)
-    block = DENSE if found[0].size == 1 else 2
+    outputs = w.shape[0] // groups
+    needed = {packing(x, *part) for part in zip(np.split(w, groups), np.split(bias, groups), strict=True)}
+    form = next(f for f in ("bytes", "apart", "joined") if f in needed)
     stream = arranged(w, seg)
-    stream = np.pad(stream, ((0, 0), (0, 2 * padded(stream.shape[1] // 2, found[0].size) - stream.shape[1])))
-    words = stream.shape[1] // 2
-    steps = unrolled(words, found[0].size)
-    tiles = {r.key: tile(r.size, w.shape[0], block, form, y, end) for r in found}
+    words = padded(stream.shape[1] // 2)
+    stream = np.pad(stream, ((0, 0), (0, 2 * words - stream.shape[1])))
+    scale = np.zeros_like(bias) if end.multipliers is None else end.multipliers
+    even = ((0, outputs % 2),)      # a stream is one of pairs: a last even output has a companion of zeros
+    packed = [pack(np.pad(part, (*even, (0, 0))), np.pad(start, even), 2, form,
+                   None if end.multipliers is None else np.pad(m, even))
+              for part, start, m in zip(*(np.split(a, groups) for a in (stream, bias, scale)), strict=True)]
+    steps = unrolled(words)
+    tiles = {r.key: tile(r.size, outputs, form, y, end) for r in found}
     strips = {r.key: seg.strip(r.size) for r in found}
-    return {"w": pack(stream, bias, block, form, end.multipliers)}, words * found[0].size, {
+    uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
+    return {"w": np.concatenate(packed)}, words * found[0].size, {
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
-        "words": words, "steps": steps, "trips": words // steps,
-        "quads": seg.length // 4, "unroll": 1 + (seg.length % 8 == 0), "widen": widening(x), "scratch_ctype": "int32_t"}
+        "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
+        "words": "BYTES" if form == "bytes" else "JOINED",
+        "quads": bool(seg.length // 4), "widen": widening(x), "scratch_ctype": "int32_t",
+        "grouped": groups > 1,
+        "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "PAIRS": outputs // 2,
+                "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
+                "STREAM": len(packed[0])},
+        **({"upper": end.upper} if uppers else {})}
 
 
 def many(outputs: int) -> bool:
     """Whether a dense layer has so many outputs that it is worth unrolling and that they share what is widened."""
     return outputs > 2 * DENSE
-
-
-def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, y: tuple[int, int], end: Finish,
-                ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
-    """The same as `flags`, for one pixel at a time, its elements widened where they are multiplied: no scratch."""
-    form, quads, outputs = packing(x, w, bias), w.shape[1] // 4, w.shape[0]
-    steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if many(w.shape[0]) else 1
-    stream = arranged(w, Segments(w.shape[1]))
-    made = tile(1, outputs, DENSE, form, y, end, load="")
-    rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]
-    return {"w": pack(stream, bias, DENSE, form, end.multipliers)}, 0, {
-        "tile": {"of_1": made}, "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"), "form": form, "single": end.single,
-        "trips": quads // steps, "steps": steps, "rest": rest}
 
 
 def widening(x: TensorType) -> str:

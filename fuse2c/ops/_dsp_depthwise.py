@@ -10,7 +10,7 @@ Cores without that extension have the same tiles of outputs, with one column and
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,6 +57,13 @@ class Span:
     columns: tuple[Columns, ...]
     taps: str               # C declarations of the weights
     lanes: tuple[Lane, ...]
+    start: str = ""         # first and end as C text: behind the longest span, at a distance of where that ends, MIDDLE
+    stop: str = ""
+
+    @property
+    def trips(self) -> int:
+        """How many tiles."""
+        return (self.end - self.first) // self.size
 
     @property
     def key(self) -> str:
@@ -120,26 +127,42 @@ class Form:
     """A function for one row of the result: all rows of the window in line, or any range of them in a loop."""
 
     name: str
-    comment: str
+    comment: str = ""
+    masked: bool = False    # rows of padding are read from a table of its value, which all channels share
+    ranged: bool = False    # they are left out
     before: str = ""        # C text in front of its call
-    params: str = ""
-    args: str = ""
-    start: str = "const int32_t start"
-    first: str = "0"
-    end: str = "K_H"
-    unroll: str = ""
+
+    @property
+    def params(self) -> str:
+        """Its further parameters."""
+        return ", const int32_t *keep" if self.masked else ", int32_t ky_first, int32_t ky_end" if self.ranged else ""
+
+    @property
+    def args(self) -> str:
+        """What it is called with for them."""
+        return ", keep" if self.masked else ", ky_first, ky_end" if self.ranged else ""
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """The rows of the window that it reads."""
+        return ("ky_first", "ky_end") if self.ranged else ("0", "K_H")
+
+    @property
+    def channel(self) -> str:
+        """C text of where a channel starts in a row."""
+        return "((oc * X_SC) & keep[ky])" if self.masked else "(oc * X_SC)"
 
 
-def forms(height: int, padded: bool) -> tuple[Form, ...]:
+def forms(height: int, padded: bool, planar: bool) -> tuple[Form, ...]:
     """Of windows of so many rows; padded: some are not inside."""
-    edge = Form("edge", ", of rows ky_first .. ky_end - 1 of the window; the others are all padding",
-                params=", int32_t ky_first, int32_t ky_end", args=", ky_first, ky_end", start="int32_t start",
-                first="ky_first", end="ky_end")
+    whole = Form("row")
+    edge = Form("edge", ", of rows ky_first .. ky_end - 1 of the window; the others are padding", ranged=True)
     if height > UNROLLED:
-        return (edge,)
-    whole = Form("row", ", of all rows of the window", unroll=f"F2C_UNROLL_BY({height})")
+        return (replace(edge, name="row"),)
     if not padded:
         return (whole,)
+    if planar:
+        return (replace(whole, masked=True, comment="; rows with keep = 0 are the same for all channels"),)
     inner = "\n" + " " * 12
     return (replace(whole, before=f"if ((ky_first == 0) && (ky_end == K_H)) {{{inner}"),
             replace(edge, before=f"}} else {{{inner}"))
@@ -209,24 +232,40 @@ def spans(names: dict[str, int], rows: Rows, fill: int, channel: str,
         if found and (found[-1].size, found[-1].columns) == (size, columns):
             found[-1] = replace(found[-1], end=first + size)
             continue
-        needed = taps(rows, (m for c in columns for m in c.macs))
-        lanes = tuple(_lane(o, names["Y_SC"], names["Y_SW"], channel) for o in range(size))
-        found.append(Span(size, first, first + size, skip, columns, needed, lanes))
+        lanes = tuple(_lane(o, names["Y_SC"], channel) for o in range(size))
+        found.append(Span(size, first, first + size, skip, columns, taps(rows, (m for c in columns for m in c.macs)), lanes))
         stores[found[-1].key] = Tile(range(size), ((Block(0, 1, 1), lanes),))
-    return tuple(found), stores
+    return _named(found), stores
+
+
+def middle(found: Sequence[Span]) -> Span:
+    """The span of most tiles; of several, one behind the border."""
+    return max(found, key=lambda s: (s.trips, s.first > 0, -s.first))
+
+
+def _named(found: list[Span]) -> tuple[Span, ...]:
+    """Spans with their limits as C text, such that rows of other widths have the same text."""
+    longest = middle(found)
+    simple = len(found) < 3 and longest.trips == 1
+
+    def text(at: int) -> str:
+        if simple or at <= longest.first:
+            return str(at)
+        return f"MIDDLE + {at - longest.end}" if at > longest.end else "MIDDLE"
+    return tuple(replace(s, start=text(s.first), stop=text(s.end)) for s in found)
 
 
 def effort(found: tuple[Span, ...], words: int, window: int, inside: int) -> dict[str, int]:
     """Of one channel. words: of taps in a row of a window; window: rows of all windows; inside: those that are no padding."""
-    trips = [((s.end - s.first) // s.size, s) for s in found]
+    trips = [(s.trips, s) for s in found]
     height = sum(n for n, _ in trips)
     return {"load": inside * sum(n * len(s.columns) for n, s in trips),
             "multiply": inside * sum(n * len(c.macs) for n, s in trips for c in s.columns) + (window - inside) * words,
             "tile": window * height, "unpack": inside * words}
 
 
-def _lane(o: int, channel_step: int, column_step: int, channel: str) -> Lane:
-    at = f"at + {o * column_step}" if o else "at"
+def _lane(o: int, channel_step: int, channel: str) -> Lane:
+    at = ("at", "at + Y_SW")[o] if o < 2 else f"at + ({o} * Y_SW)"
     return Lane(f"acc{o}", o, 0, channel, Store(f"acc{o}", channel, _tile.index(at, "oc", channel_step)))
 
 
@@ -247,25 +286,35 @@ def _columns(inside: list[bool], skip: int, size: int, rows: Rows, fill: int) ->
 
 
 def _words(inside: list[bool], skip: int, size: int, rows: Rows) -> list[Columns]:
-    """Columns of a planar row: words of four where they are all inside, single ones at the end, the padding's value."""
+    """Columns of a tile of a planar row: words of four where they are all inside."""
     end = skip + sum(inside)
     loads = list(range(skip, end - 3, 2 if rows.stride == 1 else 4))
+    outputs = {f"acc{o}": {o * rows.stride + tap: tap for tap in range(rows.taps)} for o in range(size)}
+    return products(outputs, inside, skip, loads, rows)
+
+
+def products(outputs: dict[str, dict[int, int]], inside: list[bool], skip: int, loads: list[int], rows: Rows) -> list[Columns]:
+    """Columns of a planar row, each with the products that it is in: words of four from `loads` on, then single ones.
+
+    outputs: of each sum, which column is under which tap. inside: whether columns are in the row, the first such one being
+    number `skip`; else they have the padding's value.
+    """
     pairs = [c for load in loads for c in (load, load + 1)]      # the first columns of pairs (c, c + 2)
-    alone = [c for c in range(skip, end) if not any(c in (p, p + 2) for p in pairs)]
+    alone = [c for c in range(len(inside)) if inside[c] and not any(c in (p, p + 2) for p in pairs)]
     macs: dict[str, list[Mac]] = {}
-    for o in range(size):
-        columns = {o * rows.stride + tap: tap for tap in range(rows.taps)}
+    for acc, under in outputs.items():
+        columns = dict(under)
         for p in pairs:
             taps = (columns.get(p, -1), columns.get(p + 2, -1))
             if taps in rows.pairs:
-                macs.setdefault(f"p{p}", []).append(Mac(f"acc{o}", "f2c_smlad", rows.pairs.index(taps)))
+                macs.setdefault(f"p{p}", []).append(Mac(acc, "f2c_smlad", rows.pairs.index(taps)))
                 del columns[p], columns[p + 2]
         for c, tap in columns.items():
             word = next(i for i, pair in enumerate(rows.pairs) if tap in pair)
             other = HALVES[rows.pairs[word].index(tap)]
             p = next((p for p in pairs if c in (p, p + 2)), c)
             name = f"p{p}" if inside[c] else "FILLS"
-            macs.setdefault(name, []).append(Mac(f"acc{o}", f"f2c_smla{HALVES[p != c] if inside[c] else 'b'}{other}", word))
+            macs.setdefault(name, []).append(Mac(acc, f"f2c_smla{HALVES[p != c] if inside[c] else 'b'}{other}", word))
     found = [Columns("FILLS", "", tuple(macs["FILLS"]))] if "FILLS" in macs else []
     for load in loads:
         found.append(Columns(f"v{load}", f"f2c_load4(&px[{load - skip}])", ()))

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fuse2c.ops import _tile
+import numpy as np
+
+from fuse2c.ops import _dsp, _tile
 from fuse2c.ops._dsp import Run
 from fuse2c.ops._tile import Block, Lane, Store, Tile
 
@@ -36,6 +38,16 @@ class Strip:
 
     groups: int
     width: int
+
+
+def runs(width: int) -> tuple[Run, ...]:
+    """The tiles of a row."""
+    return _dsp.runs(width)
+
+
+def tables(w: np.ndarray, bias: np.ndarray, found: tuple[Run, ...]) -> dict[str, np.ndarray]:
+    """[outputs, depth] in the order in which the tiles read it, and the bias."""
+    return {"w": _tile.pack(w, block_size(found)), "b": bias}
 
 
 def block_size(found: tuple[Run, ...]) -> int:
@@ -77,5 +89,5 @@ def flags(outputs: int, rows: int, depth: int, pitch: int, found: tuple[Run, ...
     """Values for the templates: windows of `rows` rows of `depth` elements, of pixels `pitch` elements apart."""
     block, pairs = block_size(found), depth // 2
     steps = next(n for n in ((4, 2, 3, 1) if found[0].size == 1 else (2, 3, 1)) if pairs % n == 0)
-    return {"runs": found, "tile": {r.key: tile(r.size, outputs, block, y) for r in found},
+    return {"core": "parts/fp_tile.c.j2", "runs": found, "tile": {r.key: tile(r.size, outputs, block, y) for r in found},
             "window_rows": rows, "pitch": pitch, "steps": steps, "trips": pairs // steps, "odd": depth % 2}

@@ -1,5 +1,6 @@
-"""Depthwise convolution for Arm's FPU, float32: tiles of up to four outputs of a channel, side by side in a row.
+"""Depthwise convolution of float32 for Arm's FPU: tiles of up to four outputs of a channel, side by side in a row.
 
+For Helium the same with vectors of four channels.
 The weights of a row of the window stay in registers, an element is loaded once for all windows that it is in. Which
 columns are padding is known for each tile: tiles at the edges have functions of their own, without those taps.
 """
@@ -9,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fuse2c.ops import _dsp, _tile
+from fuse2c.ops import _dsp, _mve, _reals, _tile
 from fuse2c.ops._tile import Block, Lane, Store, Tile
 
+VECTORS = 8     # registers
 WIDEST = 8      # columns of a window: their weights, four sums, an element and products are in registers
 
 
@@ -57,13 +59,13 @@ class Span:
         return sum(len(c.uses) for c in self.columns)
 
 
-def spans(names: dict[str, int], inside: np.ndarray) -> tuple[tuple[Span, ...], dict[str, Tile]]:
-    """The tiles of a row, equal neighbours together, and their stores; `names` are the constants of the window.
+def spans(names: dict[str, int], inside: np.ndarray, largest: int = _dsp.LARGEST) -> tuple[Span, ...]:
+    """The tiles of a row, equal neighbours together; `names` are the constants of the window.
 
-    inside: for each output column which taps see an element: one at least.
+    inside: for each output column which taps see an element: one at least. largest: the most outputs of a tile.
     """
-    found, stores = list[Span](), dict[str, Tile]()
-    for run in _dsp.runs(names["OUT_W"]):
+    found = list[Span]()
+    for run in _dsp.runs(names["OUT_W"], largest):
         for ox in range(run.first, run.end, run.size):
             start, columns = _columns(inside[ox:ox + run.size], names)
             last = found[-1] if found else None
@@ -71,9 +73,29 @@ def spans(names: dict[str, int], inside: np.ndarray) -> tuple[tuple[Span, ...], 
                 found[-1] = replace(last, end=last.end + run.size)
                 continue
             found.append(Span(f"{len(found)}", ox, ox + run.size, run.size, start, columns))
-            lanes = tuple(_lane(p, names["Y_SC"], names["Y_SW"]) for p in range(run.size))
-            stores[found[-1].key] = Tile(range(run.size), ((Block(0, 1, 1), lanes),))
-    return tuple(found), stores
+    return tuple(found)
+
+
+def alone(found: tuple[Span, ...], names: dict[str, int]) -> dict[str, Tile]:
+    """The stores of tiles of one channel at a time."""
+    y = names["Y_SC"], names["Y_SW"]
+    return {s.key: Tile(range(s.size), ((Block(0, 1, 1), tuple(_lane(p, *y) for p in range(s.size))),)) for s in found}
+
+
+def fours(found: tuple[Span, ...], names: dict[str, int]) -> dict[str, tuple[_mve.Tile, ...]]:
+    """The stores of tiles of four channels at a time."""
+    return {s.key: tuple(_reals.finished(_reals.Sum(f"acc{p}", p, 0), Block(0, 4, 4), (1, names["Y_SW"]))
+                         for p in range(s.size)) for s in found}
+
+
+def vectors(w: np.ndarray) -> np.ndarray:
+    """[channels, rows * columns] in groups of four channels: [channels / 4][rows][columns][4]."""
+    return w.reshape(-1, _reals.LANES, w.shape[1]).transpose(0, 2, 1).reshape(-1)
+
+
+def most(columns: int) -> int:
+    """The most vectors of sums beside those of a row's weights and one of elements."""
+    return max(1, min(_dsp.LARGEST, VECTORS - 1 - columns))
 
 
 def effort(found: tuple[Span, ...], height: int, inside: int) -> dict[str, int]:

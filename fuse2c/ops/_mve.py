@@ -32,12 +32,16 @@ class Quad:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block of outputs of one or two pixels: the call that sums their products up, and what becomes of the sums."""
+    """A block of outputs of one or two pixels: the call that sums their products up, and what becomes of the sums.
+
+    Of floats: one vector of sums, which `spill` stores where its lanes are finished one by one.
+    """
 
     block: Block
     dots: str
     lanes: tuple[Store, ...]
     quads: tuple[Quad, ...]         # the same sums; none: they are no neighbours in memory, or fewer than four
+    spill: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()     # the statements that finish and store them, filled in by the code generator
 
 

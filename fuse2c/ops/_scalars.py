@@ -30,6 +30,7 @@ class Row:
     unsigned: str = ""                              # in place of `integer` where that compares uint32 or uint64 with 0
     attrs: tuple[tuple[str, float], ...] = ()       # ONNX attribute and its default, in the order of the numbers
     result: DType | None = None                     # element type of the result; None: that of the first operand
+    reals: str = ""                                 # for four float32 at once, by functions of f2c_reals.h
     monotone: bool = False                          # never decreasing: a rounding may be moved in front of it
 
 
@@ -148,7 +149,7 @@ UNARY: dict[str, Row] = {
     "Not": Row(_same(np.logical_not), boolean="({a} ^ 1)"),
     "Reciprocal": Row(_same(np.reciprocal), "(1.0{l} / {a})"),
     "Relu": Row(lambda p, x: np.maximum(x, x.dtype.type(0)), "f2c_relu{s}({a})", "(({a} < 0) ? 0 : {a})",
-                monotone=True),
+                reals="f2c_reals_max({a}, 0.0f)", monotone=True),
     "Round": Row(_same(_round), "f2c_round_even{s}({a})"),
     "Selu": Row(_wide(_selu), "({p1} * (({a} > 0.0{l}) ? {a} : ({p0} * f2c_expm1{s}({a}))))",
                 attrs=(("alpha", 1.6732632423543772), ("gamma", 1.0507009873554805))),
@@ -169,9 +170,9 @@ UNARY: dict[str, Row] = {
 }
 
 BINARY: dict[str, Row] = {
-    "Add": Row(_same(np.add), "({a} + {b})", _wrapping("+")),
-    "Sub": Row(_same(np.subtract), "({a} - {b})", _wrapping("-")),
-    "Mul": Row(_same(np.multiply), "({a} * {b})", _wrapping("*")),
+    "Add": Row(_same(np.add), "({a} + {b})", _wrapping("+"), reals="f2c_reals_add({a}, {b})"),
+    "Sub": Row(_same(np.subtract), "({a} - {b})", _wrapping("-"), reals="f2c_reals_sub({a}, {b})"),
+    "Mul": Row(_same(np.multiply), "({a} * {b})", _wrapping("*"), reals="f2c_reals_mul({a}, {b})"),
     "Div": Row(_same(_divide), "({a} / {b})", "f2c_div_{i}({a}, {b})"),
     "Pow": Row(_same(_power), "f2c_pow{s}({a}, {b})", "f2c_pow_{i}({a}, {b})"),
     "PRelu": Row(_same(lambda x, slope: np.where(x < 0, x * slope, x)), "(({a} < 0.0{l}) ? ({a} * {b}) : {a})",

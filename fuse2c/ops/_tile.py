@@ -35,7 +35,8 @@ class Lane:
     out: int
     channel: str
     store: Store
-    text: str = ""      # the statement that finishes and stores it, filled in by the code generator
+    upper: bool = False     # the sum is finished as it was collected, times 256
+    text: str = ""          # the statement that finishes and stores it, filled in by the code generator
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def columns(tiles: int, words: int, pixel: int) -> tuple[Column, ...]:
                 a, b, d, e = (f"{name}{2 * t + k}" for k in range(4))
                 texts = (f"f2c_ssub16({a}, {d})", f"f2c_sadd16({b}, {d})", f"f2c_ssub16({d}, {b})", f"f2c_ssub16({b}, {e})")
                 moves += [Move((j * 4 * words + half) * tiles + t, text) for j, text in enumerate(texts)]
-        found.append(Column(c, c * pixel, tuple(moves)))
+        found.append(Column(c, str(c * pixel), tuple(moves)))
     return tuple(found)
 
 

@@ -212,6 +212,7 @@ class Spec:
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
     effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on
+    most: Mapping[str, int] = field(default_factory=dict)           # the same at worst, where it depends on the data
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,7 @@ class Kernel:
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
     strided: bool = False       # its first operand and its result may be parts of larger tensors: all goes by strides
-    spends: bool = False                            # more bytes than weights of int8: passes/spend.py takes it
+    offer: str = ""         # not selected, but offered: for "flash" that is to spare (spend.py), for "zeros" (skip.py)
     planar: bool = False                            # reads rows channel by channel: fastest where they lie so
 
 

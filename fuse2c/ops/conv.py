@@ -14,7 +14,18 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _conv_fp, _dsp, _fields, _fp, _mve, _mve_depthwise, _tile, _volume, _window, _winograd
+from fuse2c.ops import (
+    _conv_fp,
+    _dsp,
+    _fields,
+    _mve,
+    _mve_depthwise,
+    _tile,
+    _vector,
+    _vector_conv,
+    _volume,
+    _window,
+)
 from fuse2c.ops._conv import (
     adjacent,
     base_spec,
@@ -34,8 +45,10 @@ from fuse2c.ops._conv_int import (
     is_alone,
     is_depthwise_rows,
     is_dsp,
+    is_grouped_dsp,
     is_pointwise_dsp,
 )
+from fuse2c.ops._conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
 from fuse2c.ops._tile import Store, index
 from fuse2c.ops._window import Window
 from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
@@ -202,20 +215,6 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
 
 
-def is_winograd(c: Call) -> str:
-    """What the direct form takes, if it is 3x3 and four times its sums fit."""
-    if why := is_dsp(c) or _winograd.is_3x3(c):
-        return why
-    flat, bias = matrix(c)
-    return _winograd.why_not(c, flat, bias, requant(c, flat, c.constant(2)))
-
-
-def winograd_spec(c: Call) -> Spec:
-    """Two rows at once."""
-    flat, bias = matrix(c)
-    return _winograd.spec(base_spec(c, 0, {}, {}), c, flat, bias, requant(c, flat, c.constant(2)))
-
-
 def volume_spec(c: Call) -> Spec:
     """Any number of dimensions, variable weights; the zero point is subtracted from each element (see depthwise)."""
     w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
@@ -237,20 +236,24 @@ OP = Op(
         _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
           for core in _fields.CORES),
-        _by_strides("depthwise_fp", _conv_fp.depthwise_fp_spec, when=_conv_fp.is_depthwise_fp, needs=_fp.NEEDS),
+        *_conv_fp.DEPTHWISE,
+        _by_strides("depthwise_vec", _vector_conv.depthwise, when=_vector_conv.is_depthwise_vec, needs=_vector.NEEDS),
+        _by_strides("depthwise_quads", _vector_conv.quads, when=_vector_conv.is_quads, needs=_vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
+        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=_dsp.NEEDS, offer="zeros"),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
           for n in _dsp.TILES),
-        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, spends=True),
-        *(_by_strides("conv_dsp", dsp_spec(n), when=is_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
+        *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
         *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
           for core in _fields.CORES for n in _fields.TILES),
-        _by_strides("pointwise_fp", _conv_fp.fp_spec, when=lambda c: _conv_fp.is_fp(c) or is_pointwise(c), needs=_fp.NEEDS),
-        _by_strides("conv_fp", _conv_fp.fp_spec, when=_conv_fp.is_fp, needs=_fp.NEEDS),
+        *_conv_fp.TILED,
+        _by_strides("conv_winograd", _vector_conv.winograd, when=_vector_conv.is_winograd, needs=_vector.NEEDS),
+        _by_strides("conv_vec", _vector_conv.spec, when=_vector_conv.when, needs=_vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

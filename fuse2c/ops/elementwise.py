@@ -33,9 +33,11 @@ def clip_row(p: tuple[Any, Any]) -> Row:
     """Clip's C form depends on which bounds are there."""
     real = "{a}" if p[0] is None else "f2c_max{s}({a}, {p0})"
     whole = "{a}" if p[0] is None else "(({a} < {p0}) ? {p0} : {a})"
+    reals = "{a}" if p[0] is None else "f2c_reals_max({a}, {p0})"
     if p[1] is not None:
+        reals = f"f2c_reals_min({reals}, {{p1}})"
         real, whole = f"f2c_min{{s}}({real}, {{p1}})", f"(({whole} > {{p1}}) ? {{p1}} : {whole})"
-    return Row(_clip, real, whole, monotone=True)
+    return Row(_clip, real, whole, reals=reals, monotone=True)
 
 
 def row(c: Call) -> Row:
@@ -230,11 +232,11 @@ def scalar(c: Call) -> Scalar:
     if c.quantised:
         return _stored.scalar(c, real)
     dtype = operand_type(c)
-    text = _scalars.text(row(c), dtype)
+    text, four = _scalars.text(row(c), dtype), row(c).reals if dtype == DType.F32 else ""
     for i, v in enumerate(c.attrs.values):
         if v is not None:
-            text = text.replace(f"{{p{i}}}", literal(v, dtype))
-    return Scalar(text)
+            text, four = (t.replace(f"{{p{i}}}", literal(v, dtype)) for t in (text, four))
+    return Scalar(text, words=four)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from functools import partial
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, DType
-from fuse2c.ops import _fp, _program, _tile
+from fuse2c.ops import _fp, _program, _reals, _tile
 from fuse2c.ops._program import Item, Program
 from fuse2c.ops.base import Call, Contraction, Kernel, Lookup, Op, Reads, Regroup, Remap, Spec
 
 BLOCK = 4       # products that are computed at a time: what is loaded of the row serves all of them
-TIMES, WIDE = "f2c_row_times_8", 8      # the function that computes so many at a time on a core with an FPU
+WIDE = 8        # the same on a core with an FPU, by a function
+TIMES = {"f2c_reals_row_times_8": _reals.NEEDS, "f2c_row_times_8": _fp.NEEDS}       # it, and what it needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +164,6 @@ def pack(item: Item, w: np.ndarray, block: int) -> np.ndarray:
 
 
 OP = Op(name="LoopNest", infer=lambda c: [], reference=lambda c, *x: [], layout="strided",
-        kernels=(Kernel("loop_nest", partial(spec, block=WIDE, times=TIMES), when=times_rows, needs=_fp.NEEDS),
-                 Kernel("loop_nest", spec)), docs="reductions, products and what is between them")
+        kernels=(*(Kernel("loop_nest", partial(spec, block=WIDE, times=times), when=times_rows, needs=needs)
+                   for times, needs in TIMES.items()), Kernel("loop_nest", spec)),
+        docs="reductions, products and what is between them")

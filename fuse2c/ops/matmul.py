@@ -5,9 +5,10 @@ two axes. With a constant b it is a dense layer and runs on the same matrix core
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,19 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fields, _fp, _mve, _tile
+from fuse2c.ops import _dsp, _fields, _fp, _mve, _reals, _tile, _vector
+from fuse2c.ops._dense import constant_matrix, dense, dense_when, pixels
+from fuse2c.ops._dense_int import (
+    dsp_spec,
+    dsp_when,
+    fields_spec,
+    is_alone,
+    mve_spec,
+    mve_when,
+    single,
+    skip_spec,
+    skip_when,
+)
 from fuse2c.ops._scalars import unsigned
 from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
@@ -136,39 +149,6 @@ def integer(c: Call) -> str:
     return "" if b.quant.per_tensor or columns else "weight scales must be per column"
 
 
-def constant_matrix(c: Call) -> str:
-    """A constant matrix on the right, rows adjacent in memory on the left."""
-    if c.constant(1) is None or len(c.type(1).shape) != 2:
-        return "the right operand is not a constant matrix"
-    return "the left operand is transposed" if c.attrs.trans_a else ""
-
-
-def dense_when(c: Call) -> str:
-    """What the matrix core of convolutions can compute."""
-    a = c.type(0)
-    if why := constant_matrix(c):
-        return why
-    if c.has(2) and c.constant(2) is None:
-        return "the bias is not constant"
-    if not (c.quantised or a.dtype in ("float32", "float64")):
-        return f"no kernel for {a.dtype}"
-    return ""
-
-
-def dense(c: Call) -> tuple[np.ndarray, np.ndarray, Scalar | None]:
-    """(weights [N, K], bias [N], requantisation): the zero point of the left operand is in the bias."""
-    b, bias = c.constant(1), c.constant(2)
-    assert b is not None
-    flat = b if c.attrs.trans_b else b.T
-    if not c.quantised:
-        return flat, np.zeros(flat.shape[0], flat.dtype) if bias is None else bias, None
-    of_weights = c.quant(1)
-    flat = _tile.centred(flat, replace(of_weights, axis=0), 0)
-    folded = _tile.bias_with_zero(flat, bias, c.quant(0).zero[0])
-    _tile.check_accumulator(c, flat, folded, c.type(0))
-    return flat, folded.astype(np.int32), _tile.finish(_tile.requant(c, of_weights, flat, bias))
-
-
 def dense_spec(c: Call) -> Spec:
     """A pointwise convolution over M pixels of K channels."""
     flat, bias, finish = dense(c)
@@ -185,91 +165,27 @@ def fp_when(c: Call) -> str:
     return dense_when(c) or ("" if c.type(0).dtype == DType.F32 else "not float32")
 
 
-def fp_spec(c: Call) -> Spec:
-    """A pointwise convolution over M pixels of K channels."""
+def fp_spec(c: Call, core: ModuleType) -> Spec:
+    """A pointwise convolution over M pixels of K channels; core: _fp or _reals."""
     flat, bias, _ = dense(c)
-    depth, columns = flat.shape[1], flat.shape[0]
-    rows = c.type(0).count // depth
-    found = _dsp.runs(rows)
-    return Spec(constants=pixels(rows, depth, columns), tables={"w": _tile.pack(flat, _fp.block_size(found)), "b": bias},
-                flags=_fp.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
+    columns, depth = flat.shape
+    found = core.runs(rows := c.type(0).count // depth)
+    return Spec(constants=pixels(rows, depth, columns), tables=core.tables(flat, bias, found),
+                flags=core.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
 
 
-def dsp_when(c: Call) -> str:
-    """A dense layer of integers whose weights fit into bytes."""
-    return dense_when(c) or _dsp.why_not(dense(c)[0] if c.quantised else None)
+def vector_when(c: Call) -> str:
+    """A dense layer of float32, or of integers in whole fours whose weights fit into bytes."""
+    return dense_when(c) or _vector.why_not(c.type(0), dense(c)[0] if c.quantised else None)
 
 
-def dsp_spec(tile: int) -> Callable[[Call], Spec]:
-    """The spec of a pointwise convolution over M pixels of K channels, in tiles of at most `tile`; 0: without scratch."""
-    def spec(c: Call) -> Spec:
-        flat, bias, _ = dense(c)
-        end = _dsp.finish(c, _tile.requant(c, c.quant(1), flat, c.constant(2)))
-        depth, columns = flat.shape[1], flat.shape[0]
-        rows = c.type(0).count // depth
-        x, to = c.type(0), (1, columns)
-        tables, words, flags = _dsp.flags(x, flat, bias, _dsp.Segments(depth), _dsp.runs(rows, tile), to, end) if tile \
-            else _dsp.dense_flags(x, flat, bias, to, end)
-        return Spec(constants=pixels(rows, depth, columns), tables=tables, finish=end.scalar, channel=end.channel,
-                    scratch=4 * words, flags=flags | {"rowwise": True})
-    return spec
-
-
-def fields_spec(pixels_of_tile: int, core: _fields.Core) -> Callable[[Call], Spec]:
-    """The same for cores that multiply words only; 0: pixels one by one."""
-    def spec(c: Call) -> Spec:
-        flat, bias, finish = dense(c)
-        depth, columns = flat.shape[1], flat.shape[0]
-        rows, x, words = c.type(0).count // depth, c.type(0), 0
-        if pixels_of_tile:
-            found = _dsp.runs(rows, pixels_of_tile)
-            tables, words, flags = _fields.flags(x, flat, _fields.Segments(depth), found, (1, columns), core)
-        else:
-            tables, flags = _fields.alone_flags(x, flat, 1, core)
-        return Spec(constants=pixels(rows, depth, columns), tables=tables | {"b": bias}, finish=finish, scratch=4 * words,
-                    flags=flags | {"rowwise": True})
-    return spec
-
-
-def is_alone(c: Call) -> str:
-    """One row of integers."""
-    if why := dsp_when(c):
-        return why
-    depth = c.type(0).shape[-1]
-    return _fields.alone(c.type(0).count // depth, depth)
-
-
-def single(c: Call) -> str:
-    """One row, for few outputs, or so long that its words would be more than what they save."""
-    if why := dsp_when(c):
-        return why
-    depth = c.type(0).shape[-1]
-    if c.type(0).count > depth:
-        return "several rows share what is widened"
-    return "" if depth > _dsp.LONG or not _dsp.many(c.y[0].count) else "a short row for many outputs"
-
-
-def mve_when(c: Call) -> str:
-    """A dense layer of int8 with rows that fill a vector."""
-    if why := dense_when(c) or _mve.why_not(c.type(0), dense(c)[0] if c.quantised else None):
-        return why
-    return "" if c.type(0).shape[-1] >= _mve.LANES else "a row does not fill a vector"
-
-
-def mve_spec(c: Call) -> Spec:
+def vector_spec(c: Call) -> Spec:
     """A pointwise convolution over M pixels of K channels."""
     flat, bias, finish = dense(c)
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
-    tables, flags = _mve.flags(flat, bias, True, rows, (1, columns))
-    names = pixels(rows, depth, columns) | {"PAIRED": rows // 2 * 2}
-    return Spec(constants=names, tables=tables, finish=finish, by_rows=True, flags=flags | {"rowwise": True})
-
-
-def pixels(rows: int, depth: int, columns: int) -> dict[str, int]:
-    """The constants of a pointwise convolution over one row of pixels."""
-    return {"OUT_H": 1, "OUT_W": rows, "DEPTH": depth, "GROUP_OUT": columns, "STRIDE_H": 1, "STRIDE_W": 1,
-            "X_SH": depth * rows, "X_SW": depth, "Y_SH": columns * rows, "Y_SW": columns, "Y_SC": 1}
+    tables, own, flags = _vector.dense(flat, bias, c.type(0).dtype, rows)
+    return Spec(constants=pixels(rows, depth, columns) | own, tables=tables, finish=finish, by_rows=True, flags=flags)
 
 
 def nest_form(c: Call) -> Contraction | str:
@@ -368,15 +284,17 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("dense_rows", by_rows_spec, when=by_rows_when),
+    kernels=(Kernel("conv_vec", vector_spec, when=vector_when, needs=_vector.NEEDS),
+             Kernel("dense_rows", by_rows_spec, when=by_rows_when),
              Kernel("pointwise_mve", mve_spec, when=mve_when, needs=_mve.NEEDS),
+             Kernel("skip_dsp", skip_spec, when=skip_when, needs=_dsp.NEEDS, offer="zeros"),
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
              *(Kernel("dense_fields", fields_spec(0, core), when=is_alone, needs=core.needs) for core in _fields.CORES),
              *(Kernel("pointwise_fields", fields_spec(n, core), when=dsp_when, needs=core.needs)
                for core in _fields.CORES for n in _fields.TILES),
-             Kernel("pointwise_fp", fp_spec, when=fp_when, needs=_fp.NEEDS),
+             *(Kernel("pointwise_fp", partial(fp_spec, core=core), when=fp_when, needs=core.NEEDS) for core in (_reals, _fp)),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )

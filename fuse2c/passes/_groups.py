@@ -1,8 +1,8 @@
-"""Partitions of the steps into row-interleaved groups, by dynamic programming: which peaks can be had for how many calls.
+"""Partitions of the steps into row-interleaved groups, by dynamic programming: which peaks can be had for how many turns.
 
 A group of several steps takes turns row by row; a group of one step runs as a whole, and so does a step that cannot be
 split inside a larger group. What crosses from one group to another is there as a whole. A partition has the largest peak
-of its groups, and the sum of their calls.
+of its groups, and the sum of what they take beside the work itself: calls, and turns inside a kernel.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fuse2c.passes import _rows
+from fuse2c.passes import _rows, join
 from fuse2c.passes._rows import RowStep, Unit
 from fuse2c.plan import Plan
 
@@ -22,10 +22,10 @@ LONGEST = 64        # steps of one group: the time to plan then grows with their
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Groups of steps, in order: live bytes at their peak, and calls of kernels."""
+    """Groups of steps, in order: live bytes at their peak, and instructions of calls and turns on top of the work."""
 
     peak: int = 0
-    calls: int = 0
+    extra: int = 0
     last: range | None = None
     before: Partition | None = None
 
@@ -78,8 +78,9 @@ class Problem:
 
 
 def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
-    """The partitions that no other one beats in both peak and calls; the one with the fewest calls comes first."""
-    problem = Problem(plan, steps)
+    """The partitions that no other one beats in both peak and extra instructions; the one with the fewest comes first."""
+    problem, p = Problem(plan, steps), plan.target.processor
+    turn, launch = (p.turn, p.launch) if join.joins(plan) else (p.launch, 0)
     places = problem.cuts
     at = {place: k for k, place in enumerate(places)}
     best = [[Partition()]]
@@ -88,25 +89,26 @@ def front(plan: Plan, steps: Sequence[RowStep]) -> list[Partition]:
         if hi - lo == 1:
             order = [(lo, row) for row in range(steps[lo].rows)]
             ((_, peak),) = peaks(problem, range(lo, hi), order, [lo])
-            options += [_then(p, range(lo, hi), peak, plan.steps[lo].launches) for p in best[at[lo]]]
+            options += [_then(part, range(lo, hi), peak, plan.steps[lo].launches * p.launch) for part in best[at[lo]]]
         starts = [place for place in places if hi - LONGEST <= place < hi - 1]
         if starts:
             together = range(starts[0], hi)
-            calls = np.cumsum([steps[k].rows for k in together][::-1])[::-1].tolist()
+            rows = np.cumsum([steps[k].rows for k in together][::-1])[::-1].tolist()
             for start, peak in peaks(problem, together, _rows.interleaved(steps, together), starts):
-                options += [_then(p, range(start, hi), peak, calls[start - starts[0]]) for p in best[at[start]]]
+                extra = rows[start - starts[0]] * turn + launch
+                options += [_then(part, range(start, hi), peak, extra) for part in best[at[start]]]
         best.append(unbeaten(options))
     return best[-1]
 
 
-def _then(part: Partition, group: range, peak: int, calls: int) -> Partition:
-    return Partition(max(part.peak, peak), part.calls + calls, group, part)
+def _then(part: Partition, group: range, peak: int, extra: int) -> Partition:
+    return Partition(max(part.peak, peak), part.extra + extra, group, part)
 
 
 def unbeaten(options: Iterable[Partition]) -> list[Partition]:
-    """Those for which there is none with both a lower peak and no more calls."""
+    """Those for which there is none with both a lower peak and no more extra instructions."""
     found: list[Partition] = []
-    for p in sorted(options, key=lambda p: (p.calls, p.peak)):
+    for p in sorted(options, key=lambda p: (p.extra, p.peak)):
         if not found or p.peak < found[-1].peak:
             found.append(p)
     return found

@@ -4,9 +4,11 @@ Units are numbered in the order in which they run; those of one launch follow on
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fuse2c import price
 from fuse2c.ops.base import Spec
 from fuse2c.plan import Launch, Plan
 
@@ -46,12 +48,13 @@ def units(plan: Plan) -> tuple[Unit, ...]:
 
 
 def estimates(plan: Plan) -> list[int]:
-    """Rough instructions of each unit, by the target's prices."""
-    price = plan.target.processor
+    """What each unit is predicted to take, by the target's prices: cycles where the limit is a time, else instructions."""
+    p, timed = plan.target.processor, plan.options.max_slice_us is not None
     count = [s.spec.images if s.spec.images > 1 else s.spec.rows if s.spec.by_rows else 1 for s in plan.steps]
-    whole = [price.mac * s.work.macs + price.alu * s.work.alu for s in plan.steps]
-    return [_rows_with(plan.steps[u.step].spec, u.at) * -(-whole[u.step] // count[u.step]) + price.launch + price.turn
-            for u in units(plan)]
+    costs = [price.of_step(plan, s) for s in plan.steps]
+    whole = [math.ceil((c.cycles if timed else c.instructions) / n) for c, n in zip(costs, count, strict=True)]
+    more = math.ceil((p.launch + p.turn) * (p.cpi if timed else 1))
+    return [_rows_with(plan.steps[u.step].spec, u.at) * whole[u.step] + more for u in units(plan)]
 
 
 def _rows_with(spec: Spec, row: int) -> int:

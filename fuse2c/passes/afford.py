@@ -9,6 +9,8 @@ from fuse2c.plan import Plan
 from fuse2c.price import Cost
 from fuse2c.target import Clock, Target
 
+EXACT = 1e-9        # of a time: how exactly numbers of a computer can be compared
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -16,6 +18,7 @@ class Rate:
 
     clock: Clock
     energy_uj: float        # of an inference, waking up included
+    time_s: float           # of an inference
     busy: float             # share of the time that is spent computing; above 1 it is too slow
     power_uw: float         # on average
 
@@ -50,40 +53,74 @@ def _cheaper(plan: Plan, cost: Cost, energy: float) -> str:
             else "`fuse2c explore` compares targets; a smaller model takes less")
 
 
-def rates(target: Target, cost: Cost, hz: float) -> list[Rate]:
-    """Every clock with a known power, at `hz` inferences a second: computing, then asleep."""
+def rates(target: Target, cost: Cost, hz: float, share: float = 1.0) -> list[Rate]:
+    """Every clock with a known power, at `hz` inferences a second: computing, then asleep.
+
+    share: of the cycles, those that pass until several cores are done; each takes the active power while it computes.
+    """
     found = []
     for clock in target.clock:
         energy, time = price.energy_uj(cost, target, clock), price.seconds(cost, target, clock)
         if energy is None or time is None:
             continue
         energy += clock.active_uw * target.power.wake_us * 1e-6
+        time *= share
         busy = (time + target.power.wake_us * 1e-6) * hz
-        found.append(Rate(clock, energy, busy, energy * hz + target.power.sleep_uw * max(1 - busy, 0)))
+        found.append(Rate(clock, energy, time, busy, energy * hz + target.power.sleep_uw * max(1 - busy, 0)))
     return found
 
 
+def share(plan: Plan, cost: Cost) -> float:
+    """Of the cycles of a plan, those that pass until all its cores are done."""
+    return price.elapsed(plan) / cost.cycles if plan.phases and cost.cycles else 1.0
+
+
+def misses(plan: Plan, cost: Cost, r: Rate) -> dict[str, str]:
+    """Which limits cannot be kept at a clock, and by how much; the worst first."""
+    o, found = plan.options, dict[str, str]()
+    energy = price.energy_uj(cost, plan.target, r.clock)
+    if r.busy > 1:
+        found["rate"] = f"too slow: {o.rate_hz:g} inferences take {r.busy:.3g} s of a second"
+    if o.deadline_ms is not None and r.time_s * 1e3 > o.deadline_ms * (1 + EXACT):
+        found["deadline"] = f"too late: {r.time_s * 1e3:.4g} ms, the deadline is {o.deadline_ms:g}"
+    if o.energy_uj is not None and energy is not None and energy > o.energy_uj:
+        found["energy"] = f"{energy:,.1f} uJ, {energy - o.energy_uj:,.1f} more than the limit"
+    return found
+
+
+def best(plan: Plan, cost: Cost, found: list[Rate]) -> Rate:
+    """The clock with the least average power of those that keep up, in time and within the energy as far as any does."""
+    def order(r: Rate) -> tuple[bool, bool, bool, float, int]:
+        missed = misses(plan, cost, r)
+        slow, late = "rate" in missed, "deadline" in missed
+        return (slow, late, "energy" in missed, r.time_s if slow or late else r.power_uw, r.clock.hz)
+    return min(found, key=order)
+
+
+def at_best_clock(plan: Plan, cost: Cost) -> Plan:
+    """The plan at the clock that takes least, if a rate is given; else as it is."""
+    found = rates(plan.target, cost, plan.options.rate_hz, share(plan, cost)) if plan.options.rate_hz is not None else []
+    return replace(plan, target=plan.target.clocked(best(plan, cost, found).clock.hz)) if found else plan
+
+
 def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
-    """The plan at the clock with the least average power of those that are fast enough."""
-    found = rates(plan.target, cost, hz)
-    enough = [r for r in found if r.busy <= 1]
-    log = [(f"{r.clock.hz / 1e6:g} MHz", False, f"too slow: {hz:g} inferences take {r.busy:.3g} s of a second")
-           for r in found if r.busy > 1]
-    if not enough:
+    """The plan at the best clock, and why; raises OverEnergy if it cannot keep up or takes too much power."""
+    found = rates(plan.target, cost, hz, share(plan, cost))
+    chosen, missed = best(plan, cost, found), {r.clock.hz: misses(plan, cost, r) for r in found}
+    if chosen.busy > 1:
         raise OverEnergy(f"{plan.target.name} is too slow for {hz:g} inferences a second, even at "
-                         f"{found[-1].clock.hz / 1e6:g} MHz",
-                         hint=f"at most {hz / found[-1].busy:.3g} a second; `fuse2c explore` compares targets")
-    best = min(enough, key=lambda r: (r.power_uw, r.clock.hz))
-    log += [(f"{r.clock.hz / 1e6:g} MHz", False, f"{r.power_uw / 1e3:.4g} mW on average, {best.power_uw / 1e3:.4g} at "
-             f"{best.clock.hz / 1e6:g} MHz") for r in enough if r is not best]
-    log.append((f"{best.clock.hz / 1e6:g} MHz", True, _why(best, enough, plan.target)))
+                         f"{chosen.clock.hz / 1e6:g} MHz",
+                         hint=f"at most {hz / chosen.busy:.3g} a second; `fuse2c explore` compares targets")
     limit = plan.options.power_mw
-    if limit is not None and best.power_uw > limit * 1e3:
-        raise OverEnergy(f"{best.power_uw / 1e3:.4g} mW on average at {hz:g} inferences a second, the limit is {limit:g}",
-                         hint=f"at {best.clock.hz / 1e6:g} MHz, the best clock: at most "
-                              f"{_most(best, plan.target, hz, limit):.3g} a second")
-    plan = plan.decide("afford", *log)
-    return replace(plan, target=plan.target.clocked(best.clock.hz))
+    if limit is not None and chosen.power_uw > limit * 1e3:
+        raise OverEnergy(f"{chosen.power_uw / 1e3:.4g} mW on average at {hz:g} inferences a second, the limit is {limit:g}",
+                         hint=f"at {chosen.clock.hz / 1e6:g} MHz, the best clock: at most "
+                              f"{_most(chosen, plan.target, hz, limit):.3g} a second")
+    log = [(f"{r.clock.hz / 1e6:g} MHz", False, "; ".join(missed[r.clock.hz].values()) or f"{r.power_uw / 1e3:.4g} mW on "
+            f"average, {chosen.power_uw / 1e3:.4g} at {chosen.clock.hz / 1e6:g} MHz") for r in found if r is not chosen]
+    enough = [r for r in found if not missed[r.clock.hz]]
+    log.append((f"{chosen.clock.hz / 1e6:g} MHz", True, _why(chosen, enough or [chosen], plan.target)))
+    return replace(plan.decide("afford", *log), target=plan.target.clocked(chosen.clock.hz))
 
 
 def _why(best: Rate, enough: list[Rate], target: Target) -> str:

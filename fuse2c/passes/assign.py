@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from fuse2c import price
 from fuse2c.errors import NoKernel, PlanError, did_you_mean
-from fuse2c.passes.select import chosen, scratch_room
+from fuse2c.passes.select import chosen
 from fuse2c.plan import Decision, Plan, Step
 
 SURE = 0.1          # prices are that exact: a kernel that seems to take less by no more is not taken for it
+SMALL = 20_000      # cycles: they were fitted to layers that take more
 
 
 def run(plan: Plan) -> Plan:
@@ -68,7 +69,7 @@ def on(plan: Plan, step: Step, processor: str, log: list[Decision]) -> Step:
     """A step as it would be on a processor."""
     if step.processor == processor:
         return step
-    found = chosen(plan, step.node, plan.target.processors[processor].processor, log, scratch_room(plan))
+    found = chosen(plan, step.node, plan.target.processors[processor].processor, log)
     log.append(Decision("assign", f"{step.node.name}: {processor}", True, f"asked for; its kernel is {found.kernel.name}"))
     return found
 
@@ -77,19 +78,27 @@ def _best(plan: Plan, step: Step, ways: list[str], log: list[Decision]) -> Step:
     """Of the ways to use one core, the one on which a step takes fewest cycles, as far as prices tell."""
     for processor in ways:
         try:
-            other = chosen(plan, step.node, plan.target.processors[processor].processor, [], scratch_room(plan))
+            other = chosen(plan, step.node, plan.target.processors[processor].processor, [])
         except NoKernel:
             continue
         if other.kernel is step.kernel:
             continue
         now, then = price.of_step(plan, step).cycles, price.of_step(plan, other).cycles
         what = f"{other.kernel.name} takes {then:,.0f} cycles, {step.kernel.name} {now:,.0f}"
-        priced = all(set(price.families(s)) & set(plan.target.processors[s.processor].price.keys()) for s in (step, other))
-        better = priced and then < now * (1 - SURE)
-        why = what if better or (priced and then > now) else f"{what}: too close to tell" if priced else "no price to tell"
+        priced = all(_is_priced(plan, s) for s in (step, other))
+        better = priced and now > SMALL and then < now * (1 - SURE)
+        close = "too close to tell" if now > SMALL else "too small for prices to hold"
+        why = what if better or (priced and then > now) else f"{what}: {close}" if priced else "no price to tell"
         log.append(Decision("assign", f"{step.node.name}: {processor}", better, why))
         step = other if better else step
     return step
+
+
+def _is_priced(plan: Plan, step: Step) -> bool:
+    """Whether a step's price holds for layers of all shapes: one of multiply-accumulates alone was fitted to deep ones."""
+    listed = plan.target.processors[step.processor].price
+    family = next((f for f in price.families(step) if f in listed), None)
+    return family is not None and any(getattr(listed[family], key) for key in price.COUNTS if key not in ("mac", "alu"))
 
 
 def variants(plan: Plan) -> Mapping[int, Mapping[int, Step]]:
@@ -114,7 +123,7 @@ def _as_on(plan: Plan, step: Step, name: str) -> Step | None:
     if any(plan.graph.type(t).within for t in (*step.node.inputs, *step.node.outputs) if t):
         return None         # parts of larger tensors: the kernel was chosen with them
     try:
-        other = chosen(plan, step.node, processor, [], scratch_room(plan))
+        other = chosen(plan, step.node, processor, [])
     except NoKernel:
         return None
     return replace(other, function=step.function)

@@ -7,6 +7,9 @@ from dataclasses import replace
 from fuse2c.fusion.dsl import Fuse, barred, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
+from fuse2c.ops import _vector, all_ops
+from fuse2c.ops.base import bind
+from fuse2c.passes.select import refuse
 from fuse2c.plan import Decision, Plan
 
 
@@ -18,7 +21,10 @@ def run(plan: Plan) -> Plan:
         # From the end: where two branches meet, the later one takes over what follows, and the other need not wait.
         for seed in [n for n in reversed(graph.nodes) if n.op in rule.seeds]:
             there = any(n is seed for n in graph.nodes) and not (rule.upwards and rule.joins(graph, (), seed))
-            group = grown(graph, rule, seed, log, plan.options.fuse_barriers) if there else ()
+            if there and rule.into and (why := apart(plan, graph, seed)):
+                log[Decision("fuse", f"{rule.name} at {seed.name}", False, why)] = None
+                continue
+            group = grown(plan, graph, rule, seed, log) if there else ()
             if len(group) > 1:
                 log[Decision("fuse", f"{rule.name} at {_names(group)}", True, rule.pays)] = None
                 graph = graph.swap(group, (fused(graph, rule, group, seed),)).sorted()
@@ -27,7 +33,14 @@ def run(plan: Plan) -> Plan:
     return replace(plan, graph=graph, views=views, decisions=plan.decisions + tuple(log))
 
 
-def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None], barriers: Sequence[str] = ()) -> tuple[Node, ...]:
+def apart(plan: Plan, g: Graph, node: Node) -> str:
+    """Why a node is better not a part of a loop nest: on a target with vectors it has a kernel that uses them."""
+    call = bind(g, node)
+    found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), None)
+    return f"its own kernel {found.name} is faster" if found is not None and found.needs & _vector.NEEDS else ""
+
+
+def grown(plan: Plan, g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[Node, ...]:
     """The largest group around `seed` that is one kernel; the reasons that stopped it go to `log`.
 
     A group may be no kernel for a while, until all readers of a tensor have joined. What leads nowhere is left out,
@@ -40,7 +53,8 @@ def grown(g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None], barriers:
         group, first, reason = best, None, ""
         while near := [n for n in _neighbours(g, rule, group) if id(n) not in refused]:
             node = min(near, key=lambda n: place[id(n)])
-            if why := _barred(g, group, node, barriers) or rule.joins(g, group, node):
+            why = _barred(g, group, node, plan.options.fuse_barriers) or rule.joins(g, group, node)
+            if why := why or (apart(plan, g, node) if rule.into else ""):
                 refused.add(id(node))
                 log[Decision("fuse", f"{rule.name} at {_names(group)} > {node.name}", False, why)] = None
                 continue

@@ -15,11 +15,16 @@ from fuse2c.plan import Decision, Launch, Plan
 SMALL = 512         # bytes that one step of a kernel may hand on to another at once
 
 
+def joins(plan: Plan) -> bool:
+    """Whether calls may become one kernel; without fusion each step is a kernel, also where rows take turns."""
+    return plan.options.fuse and not plan.options.input_rows and "join" not in plan.options.no_fuse_rules
+
+
 def kernels(plan: Plan) -> Plan:
-    """The plan with its calls joined; without fusion each step is a kernel, also where rows take turns."""
+    """The plan with its calls joined, where that is allowed."""
     if plan.phases:
         return replace(plan, kernels=tuple(k for run in _runs(plan) for k in joined(plan, run)))
-    if not plan.options.fuse or plan.options.input_rows or "join" in plan.options.no_fuse_rules:
+    if not joins(plan):
         return plan
     found = joined(plan, segments(plan, 0, len(plan.calls)))
     if any(_barred_inside(plan, part) for part in found if part.rows):

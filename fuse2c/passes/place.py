@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fuse2c import price
 from fuse2c.errors import DoesNotFit
 from fuse2c.passes import _exact, _rows
 from fuse2c.passes._rows import Life, Reader, RowStep, Unit
@@ -291,8 +292,12 @@ def _check_fit(plan: Plan) -> None:
                          hint=("--place exact, " if plan.options.place != "exact" and peak.bytes <= ram.bytes else "")
                               + "a smaller input, int8 instead of float32, or a target with more RAM")
     flash_name, flash = plan.target.holding("weights")
-    if plan.weight_bytes > flash.bytes:
+    code = price.code_bytes(plan)
+    if plan.weight_bytes + code > flash.bytes:
         largest = max(plan.steps, key=lambda s: sum(a.nbytes for a in plan.constants(s)))
-        raise DoesNotFit(f"the weights need {plan.weight_bytes} bytes of {flash_name}, {plan.target.name} has "
-                         f"{flash.bytes}: {plan.weight_bytes - flash.bytes} too many", node=largest.node.name,
-                         op=largest.node.op, hint="int8 weights, or a target with more flash")
+        shared = price.code_bytes(replace(plan, options=replace(plan.options, share_kernels="always")))
+        raise DoesNotFit(f"{plan.weight_bytes} bytes of weights and about {code} of code need about "
+                         f"{plan.weight_bytes + code} bytes of {flash_name}, {plan.target.name} has {flash.bytes}: "
+                         f"{plan.weight_bytes + code - flash.bytes} too many", node=largest.node.name, op=largest.node.op,
+                         hint=(f"--share-kernels always (about {code - shared} bytes less), " if shared < code else "")
+                              + "int8 weights, or a target with more flash")

@@ -1,7 +1,7 @@
 """A kernel for every node: the most special one that applies. Refusals are decisions."""
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fuse2c.errors import NoKernel
@@ -15,11 +15,11 @@ from fuse2c.target import Processor
 
 def run(plan: Plan) -> Plan:
     """Steps in graph order; views have none."""
-    steps, log, room = [], list[Decision](), scratch_room(plan)
+    steps, log = [], list[Decision]()
     for node in plan.graph.nodes:
         if all(t in plan.views for t in node.outputs):
             continue
-        steps.append(chosen(plan, node, plan.target.processor, log, room))
+        steps.append(chosen(plan, node, plan.target.processor, log))
     return replace(plan, steps=tuple(steps), decisions=plan.decisions + tuple(log))
 
 
@@ -32,30 +32,33 @@ def anchor_call(plan: Plan, node: Node) -> Call:
     return replace(call, y=final, group=Group(g, node), rows=rows)
 
 
-def scratch_room(plan: Plan) -> float:
-    """Bytes that a faster kernel's scratch may take: where RAM counts, an eighth of the model's largest tensor."""
-    sizes = [t.type.bytes for t in plan.graph.tensors.values() if t.data is None]
-    return max(sizes, default=0) / 8 if plan.options.optimize == "ram" else math.inf
-
-
-def chosen(plan: Plan, node: Node, processor: Processor, log: list[Decision], room: float) -> Step:
+def chosen(plan: Plan, node: Node, processor: Processor, log: list[Decision]) -> Step:
     """The step of a node, with its kernel for a processor. Raises NoKernel."""
     call, op = anchor_call(plan, node), all_ops()[node.op]
     refusals = []
-    for kernel in (k for k in op.kernels if not k.spends):
-        why, spec = refuse(kernel, processor, call), None
+    for kernel in (k for k in op.kernels if not k.offer):
+        why = refuse(kernel, processor, call)
         if not why:
-            spec = kernel.spec(call)
-            if kernel.needs and spec.scratch > room:
-                why = f"its {spec.scratch} bytes of scratch are more than an eighth of the largest tensor"
-        if not why and spec is not None:
             log.append(Decision("select", f"{node.name}: {kernel.name}", True, "the most special that applies"))
+            spec = kernel.spec(call)
             return Step(node, kernel, spec, "", total_work(plan.graph, node, spec.macs), processor.name)
         if f"{kernel.name}: {why}" not in refusals:     # a kernel may be listed for several sizes of its tiles
             refusals.append(f"{kernel.name}: {why}")
             log.append(Decision("select", f"{node.name}: {kernel.name}", False, why))
     raise NoKernel(f"no kernel runs this node on {plan.target.name}", node=node.name, op=node.op,
                    detail=tuple(refusals), hint="float32 and int8/uint8 with scales are supported")
+
+
+def alternatives(plan: Plan, step: Step) -> Iterator[Step]:
+    """The same step with each more general kernel that applies."""
+    call, kernels = anchor_call(plan, step.node), all_ops()[step.node.op].kernels
+    processor = plan.target.processors[step.processor].processor
+    parts = any(t is not None and t.within for t in (*call.x, *call.y))     # kept where they lie: see embed.py
+    behind = next(i for i, k in enumerate(kernels) if k is step.kernel) + 1
+    for kernel in kernels[behind:]:
+        if not kernel.offer and (kernel.strided or not parts) and not refuse(kernel, processor, call):
+            spec = kernel.spec(call)
+            yield replace(step, kernel=kernel, spec=spec, work=total_work(plan.graph, step.node, spec.macs))
 
 
 def refuse(kernel: Kernel, processor: Processor, call: Call) -> str:

@@ -34,7 +34,9 @@ def run(plan: Plan) -> Plan:
         return plan
     if plan.options.winograd == "flash" and plan.options.flash is None:
         return refused(plan, found, "only with --flash BYTES or --winograd auto")
-    room = plan.target.holding("weights")[1].bytes - plan.weight_bytes
+    # What the code takes is known when steps are joined; no plan has more of it than one that shares nothing.
+    code = price.code_bytes(replace(plan, options=replace(plan.options, share_kernels="never")))
+    room = plan.target.holding("weights")[1].bytes - plan.weight_bytes - code
     taken: list[Offer] = []
     for offer in sorted(found, key=lambda o: (-o.saved / max(o.bytes, 1), o.at)):
         if offer.bytes <= room:
@@ -51,18 +53,19 @@ def run(plan: Plan) -> Plan:
 
 def offers(plan: Plan) -> list[Offer]:
     """Kernels that take more flash than what was selected and fewer instructions."""
-    found, room = [], select.scratch_room(plan)
+    found = []
     for i, step in enumerate(plan.steps):
         kernels = all_ops()[step.node.op].kernels
         for kernel in kernels[:kernels.index(step.kernel)]:
             call = select.anchor_call(plan, step.node)
-            if not kernel.spends or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
+            if kernel.offer != "flash" or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
                 continue
             spec = kernel.spec(call)
             new = replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))
             saved = gain(plan, step, new)
             size = sum(a.nbytes for a in plan.constants(new)) - sum(a.nbytes for a in plan.constants(step))
-            if saved > 0 and spec.scratch <= room:
+            size += round(price.price_of(plan, new).code - price.price_of(plan, step).code)
+            if saved > 0:
                 found.append(Offer(i, new, round(saved), size))
     return found
 

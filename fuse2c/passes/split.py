@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fuse2c import price
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import Quant, TensorType
 from fuse2c.ops import all_ops
@@ -13,23 +14,42 @@ from fuse2c.ops.base import bind
 from fuse2c.ops.movement import Axis
 from fuse2c.plan import Plan
 
+WIDE = 8            # outputs that kernels compute at a time, at most
 PART = ".part"
 """In the name of what a part computes: behind that of the layer's result."""
 
 
 def run(plan: Plan) -> Plan:
-    """The layers that `parts` names are split."""
+    """The layers that `parts` names are split, and with several cores those that have no rows to divide."""
     log = []
     g = plan.graph
-    for y, size in plan.parts.items():
+    parts = {y: (size, "one row is longer than a step") for y, size in plan.parts.items()}
+    for y, (size, why) in {**parts, **shared(plan)}.items():
         node = g.producer(y)
         if node is None:
             continue
         axis = channels(g, node)
         count = g.type(y).shape[axis]
         g = _split(g, node, axis, size)
-        log.append((y, True, f"{-(-count // size)} parts of at most {size} of {count} channels: one row is longer than a step"))
+        log.append((y, True, f"{-(-count // size)} parts of at most {size} of {count} channels: {why}"))
     return replace(plan, graph=g).decide("split", *log)
+
+
+def shared(plan: Plan) -> dict[str, tuple[int, str]]:
+    """Layers of which each core is to compute a part of the channels, as there are too few rows: (channels, why), by result."""
+    found: dict[str, tuple[int, str]] = {}
+    g, cores, p = plan.graph, plan.options.cores, plan.target.processor
+    for node in g.nodes if cores > 1 else ():
+        axis = channels(g, node)
+        t = g.type(node.outputs[0])
+        if axis < 0 or t.count >= cores * t.shape[axis]:
+            continue        # it has rows, or columns
+        size = -(-t.shape[axis] // (cores * WIDE)) * WIDE
+        saved = p.mac * p.cpi * all_ops()[node.op].work(bind(g, node)).macs * (1 - 1 / cores)
+        joining = 2 * price.meeting(plan) + p.cpi * (2 * p.launch + p.alu * t.count)
+        if size < t.shape[axis] and saved > 2 * joining:
+            found[node.outputs[0]] = (size, f"one for each core saves about {saved - joining:,.0f} cycles")
+    return found
 
 
 def channels(g: Graph, node: Node) -> int:

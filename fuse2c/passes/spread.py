@@ -7,24 +7,18 @@ phase (place.py); so a schedule for several cores takes more RAM than one for a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fuse2c import price
 from fuse2c.errors import PlanError
 from fuse2c.fusion.dsl import barred
-from fuse2c.passes import _groups, _phases, _rows, assign, bound, join, order, place, stream
+from fuse2c.passes import _groups, _phases, _rows, _search, assign, join, order, place, stream
 from fuse2c.passes._phases import Job, Problem
 from fuse2c.passes._rows import RowStep
-from fuse2c.plan import Call, Decision, Phase, Plan, Point, Step
-
-# By plan, fewest cycles of all, and least RAM of the plans that need at most stream.FREE more.
-OBJECTIVES: dict[str, Callable[[Plan, float, float], tuple[float, ...]]] = {
-    "cycles": lambda p, fastest, least: (max(price.elapsed(p), fastest * (1 + stream.FREE)), p.ram_bytes, price.elapsed(p)),
-    "balanced": lambda p, fastest, least: (p.ram_bytes * price.elapsed(p),),
-    "ram": lambda p, fastest, least: (p.ram_bytes, price.elapsed(p)),
-    "energy": lambda p, fastest, least: (price.of_plan(p).cycles, price.elapsed(p), p.ram_bytes)}
+from fuse2c.passes._search import Candidate
+from fuse2c.plan import Call, Decision, Phase, Plan, Step
 
 
 def run(plan: Plan) -> Plan:
@@ -39,12 +33,13 @@ def run(plan: Plan) -> Plan:
     alone = _groups.Partition()
     for i in range(len(steps)):
         alone = _groups.Partition(0, 0, range(i, i + 1), alone)
-    candidates = [alone, *(p for p in stream.thinned(plan, _groups.front(plan, steps)) if _allowed(plan, p))]
+    parts = stream.thinned(plan, price.of_steps(plan), _groups.front(plan, steps))
+    candidates = [alone, *(p for p in parts if _allowed(plan, p))]
     spreads = [Spread(plan, p.groups) for p in candidates]
-    found = [place.arranged(join.kernels(s.planned)) for s in spreads]
-    spread = spreads[found.index(_chosen(plan, found))]
-    points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in stream.unbeaten(found))
-    return replace(spread.planned, front=points, decisions=plan.decisions + tuple(spread.decisions()))
+    found = {Candidate(p, price.of_plan(p), False): s for s in spreads for p in [place.arranged(join.kernels(s.planned))]}
+    best = _search.best(list(found))
+    return replace(found[best].planned, front=tuple(map(stream.point, _search.unbeaten(found))), point=stream.point(best),
+                   decisions=(*plan.decisions, *found[best].decisions(), *_search.refusals(found, best)))
 
 
 def _allowed(plan: Plan, part: _groups.Partition) -> bool:
@@ -52,16 +47,6 @@ def _allowed(plan: Plan, part: _groups.Partition) -> bool:
     many = [g for g in part.groups if len(g) > 1]
     return not any(barred(plan.options.fuse_barriers, plan.steps[i].node) for g in many for i in g[:-1]) \
         and (plan.options.fuse or not many)
-
-
-def _chosen(plan: Plan, found: Sequence[Plan]) -> Plan:
-    """The best of the plans that fit, or the one that needs the least RAM if none does."""
-    limit, time = plan.target.holding("arena")[1].bytes, bound.deadline(plan)
-    fits = [p for p in found if p.ram_bytes <= limit] or [min(found, key=lambda p: p.ram_bytes)]
-    fits = [p for p in fits if time is None or price.elapsed(p) <= time] or [min(fits, key=price.elapsed)]
-    fastest = min(map(price.elapsed, fits))
-    least = min(p.ram_bytes for p in fits if price.elapsed(p) <= fastest * (1 + stream.FREE))
-    return min(fits, key=lambda p: OBJECTIVES[plan.options.optimize](p, fastest, least))
 
 
 @dataclass(frozen=True)

@@ -1,75 +1,102 @@
 """Chains and residual blocks become row-interleaved groups: rings of rows instead of whole tensors, nothing computed twice.
 
-Dynamic programming (_groups.py) finds the partitions of the steps into groups that are worth a look; each is placed, and
-the objective chooses among those that fit into the RAM.
+Dynamic programming (_groups.py) finds the partitions of the steps into groups that are worth a look; each is placed, also
+with kernels of less scratch (_slim.py), and the search (_search.py) chooses among those that keep within the limits.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from fuse2c import price
 from fuse2c.errors import PlanError
-from fuse2c.passes import _groups, _rows, bound, join, place, push
+from fuse2c.passes import _groups, _rows, _search, _slim, join, place, push
 from fuse2c.passes._rows import RowStep, Unit
+from fuse2c.passes._search import Candidate
 from fuse2c.plan import Call, Decision, Plan, Point
 
-FREE = 0.04         # of the estimated instructions: what less RAM may cost under `cycles`; estimates are no better
-JOINED = 0.25       # of the least RAM of such plans: what fewer kernels, and less that goes through memory, may cost
 MOST = 24           # partitions that are placed
-# By plan, fewest instructions of all, and least RAM of the plans that need at most FREE more.
-OBJECTIVES: dict[str, Callable[[Plan, float, float], tuple[float, ...]]] = {
-    "cycles": lambda p, fastest, least: (max(p.instructions, fastest * (1 + FREE)), max(p.ram_bytes, least * (1 + JOINED)),
-                                         p.launches, p.ram_bytes, p.instructions),
-    "balanced": lambda p, fastest, least: (p.ram_bytes * p.instructions,),
-    "ram": lambda p, fastest, least: (p.ram_bytes, p.instructions),
-    "energy": lambda p, fastest, least: (_energy(p), p.ram_bytes)}
-
-
-def _energy(plan: Plan) -> float:
-    """Microjoules of an inference at the usual clock, as far as the target's figures go."""
-    cost = price.of_plan(plan)
-    return price.energy_uj(cost, plan.target, price.clock_of(plan.target)) or cost.cycles
+REFINED = 4         # of them, the best ones, that are placed with scratch in between
+LEVELS = 4          # of scratch, that are placed of one of these
+Groups = tuple[range, ...]
 
 
 def run(plan: Plan) -> Plan:
-    """A schedule of row calls, and the tensors that become rings."""
+    """A schedule of row calls, the tensors that become rings, and kernels whose scratch fits."""
     if not plan.steps or plan.options.cores > 1:
         return plan         # all results are constants; or spread.py has the schedule
     steps = [_rows.row_step(plan, s) for s in plan.steps]
-    candidates = [*thinned(plan, _groups.front(plan, steps)), widest(steps)]
-    found = [(p, place.arranged(join.kernels(scheduled(plan, steps, p.groups)))) for p in candidates]
+    space = Space(plan, steps)
+    found = space.candidates()
     if plan.options.input_rows:
-        found = [(part, p) for part, p in found if _takes_rows(p, steps)]
+        found = {c: groups for c, groups in found.items() if _takes_rows(c.plan, steps)}
         if not found:
             raise _not_pushed(plan, steps)
-    groups = choose(plan, found)
-    points = tuple(Point(p.ram_bytes, p.instructions, p.call_count) for p in unbeaten([p for _, p in found]))
+    best = _search.best(list(found))
     log = [Decision("stream", f"{plan.steps[g[0]].function} .. {plan.steps[g[-1]].function}", True,
-                    f"{len(g)} steps row by row") for g in groups if len(g) > 1]
-    log += refusals(plan, [p for _, p in found], groups_of(found, groups))
-    return replace(scheduled(plan, steps, groups), front=points, decisions=plan.decisions + tuple(log))
+                    f"{len(g)} steps row by row") for g in found[best] if len(g) > 1]
+    log += [*_slim.log(plan, best.plan), *_search.refusals(found, best),
+            _search.gap(best, space.placed, space.partitions, space.least_cycles, space.least_peak)]
+    chosen = scheduled(replace(plan, steps=best.plan.steps), steps, found[best])
+    return replace(chosen, front=tuple(map(point, _search.unbeaten(found))), point=point(best),
+                   decisions=plan.decisions + tuple(log))
 
 
-def groups_of(found: Sequence[tuple[_groups.Partition, Plan]], groups: list[range]) -> Plan:
-    """The plan of the chosen partition."""
-    return next(p for part, p in found if part.groups == groups)
+def point(c: Candidate) -> Point:
+    """A candidate in figures."""
+    return Point(c.ram, round(c.cycles), round(c.cost.instructions), c.plan.call_count)
 
 
-def refusals(plan: Plan, found: Sequence[Plan], chosen: Plan) -> list[Decision]:
-    """Why each of the schedules that no other one beats was not taken."""
-    limit, allowed = plan.target.holding("arena")[1].bytes, plan.options.energy_uj
-    log = []
-    for p in unbeaten(found):
-        if p is chosen or (p.ram_bytes, p.instructions) == (chosen.ram_bytes, chosen.instructions):
-            continue
-        why = (f"{chosen.ram_bytes:,} bytes and {chosen.call_count:,} calls are better for --optimize {plan.options.optimize}")
-        if p.ram_bytes > limit:
-            why = f"{p.ram_bytes - limit:,} bytes more than the RAM of {limit:,}"
-        elif allowed is not None and _energy(p) > allowed:
-            why = f"{_energy(p):,.1f} uJ, {_energy(p) - allowed:,.1f} more than allowed"
-        log.append(Decision("stream", f"schedule of {p.ram_bytes:,} bytes, {p.call_count:,} calls", False, why))
-    return log
+@dataclass
+class Space:
+    """All partitions of the steps that none beats, with the fastest kernels and with those of least scratch."""
+
+    plan: Plan
+    steps: list[RowStep]
+    placed: int = 0             # partitions
+    partitions: int = 0
+    least_peak: int = 0         # live bytes; no partition of any kernels has fewer
+    least_cycles: float = 0.0   # with the fastest kernels, whatever the schedule
+
+    def candidates(self) -> dict[Candidate, Groups]:
+        """Every plan that is worth a look, with addresses, and its groups; in an order that does not depend on chance."""
+        plan, steps, options = self.plan, self.steps, _slim.variants(self.plan)
+        self.least_cycles = price.of_steps(plan).cycles
+        found: dict[Candidate, Groups] = {}
+        for p in (plan, *([_slim.slimmest(plan, options)] if options else [])):
+            work, parts = price.of_steps(p), _groups.front(p, steps)
+            some = thinned(p, work, parts)
+            self.placed, self.partitions = self.placed + len(some), self.partitions + len(parts)
+            self.least_peak = min(part.peak for part in parts)      # the last time with the least scratch
+            found |= {candidate(scheduled(p, steps, part.groups), work, p is not plan): tuple(part.groups)
+                      for part in (*some, widest(steps))}
+        near = dict.fromkeys(found[c] for c in _search.ranked(found)) if options else {}
+        for groups in itertools.islice(near, REFINED):
+            for p in _levels(scheduled(plan, steps, groups), options):
+                found[candidate(p, price.of_steps(p), True)] = groups
+        return found
+
+
+def candidate(plan: Plan, work: price.Cost, slimmed: bool) -> Candidate:
+    """A schedule with kernels and addresses, priced."""
+    arranged = place.arranged(join.kernels(plan))
+    return Candidate(arranged, price.of_plan(arranged, work), slimmed)
+
+
+def _levels(plan: Plan, options: _slim.Variants) -> Iterable[Plan]:
+    """A few plans with less and less scratch: the last, the first that fits, and some in between."""
+    slimmer = list(_slim.slimmer(plan, options))
+    limit = plan.target.holding("arena")[1].bytes - (plan.ram_bytes - plan.working_bytes)
+    fits = next((i for i, p in enumerate(slimmer) if _peak(p) <= limit), len(slimmer) - 1)
+    count = min(LEVELS, len(slimmer))
+    chosen = {fits} | {round((i + 1) * (len(slimmer) - 1) / count) for i in range(count)}
+    return [slimmer[i] for i in sorted(chosen) if i >= 0]
+
+
+def _peak(plan: Plan) -> int:
+    found = place.peak(plan, place.lifetimes(plan))
+    return found.bytes if found else 0
 
 
 def _takes_rows(plan: Plan, steps: Sequence[RowStep]) -> bool:
@@ -89,32 +116,11 @@ def _not_pushed(plan: Plan, steps: Sequence[RowStep]) -> PlanError:
                         "its operand at once", plan.graph.inputs[0])
 
 
-def choose(plan: Plan, found: Sequence[tuple[_groups.Partition, Plan]]) -> list[range]:
-    """The groups of the best of the plans that fit, or of those that need the least if none does."""
-    limit = plan.target.holding("arena")[1].bytes
-    fits = [(part, p) for part, p in found if p.ram_bytes <= limit]
-    if not fits and plan.options.place == "exact":      # an exact placement may get there
-        fits = [(part, p) for part, p in found if p.peak and p.peak.bytes <= limit]
-    if not fits:
-        least = min(p.ram_bytes for _, p in found)
-        fits = [(part, p) for part, p in found if p.ram_bytes == least]
-    time = bound.deadline(plan)
-    fits = [(part, p) for part, p in fits if time is None or p.instructions <= time] \
-        or [min(fits, key=lambda pair: pair[1].instructions)]
-    fastest = min(p.instructions for _, p in fits)
-    least = min(p.ram_bytes for _, p in fits if p.instructions <= fastest * (1 + FREE))
-    if plan.options.energy_uj is not None:
-        fits = [(part, p) for part, p in fits if _energy(p) <= plan.options.energy_uj] or fits
-    best, _ = min(fits, key=lambda pair: OBJECTIVES[plan.options.optimize](pair[1], fastest, least))
-    return best.groups
-
-
-def thinned(plan: Plan, partitions: Sequence[_groups.Partition]) -> list[_groups.Partition]:
+def thinned(plan: Plan, work: price.Cost, partitions: Sequence[_groups.Partition]) -> list[_groups.Partition]:
     """About MOST of them: both ends, what the objective `cycles` and the limit of RAM ask for, and some in between."""
-    price, limit = plan.target.processor, plan.target.holding("arena")[1].bytes
-    work = price.mac * plan.macs + price.alu * sum(s.work.alu for s in plan.steps)
-    room = (work + price.launch * partitions[0].calls) * (1 + FREE)
-    free = [i for i, p in enumerate(partitions) if work + price.launch * p.calls <= room]
+    limit = plan.target.holding("arena")[1].bytes
+    room = (work.instructions + partitions[0].extra) * (1 + _search.FREE)
+    free = [i for i, p in enumerate(partitions) if work.instructions + p.extra <= room]
     fits = [i for i, p in enumerate(partitions) if p.peak <= limit]
     count = min(MOST, len(partitions))
     chosen = {round(i * (len(partitions) - 1) / max(count - 1, 1)) for i in range(count)}
@@ -129,15 +135,6 @@ def widest(steps: Sequence[RowStep]) -> _groups.Partition:
         if last or not s.splits or not steps[i + 1].splits:
             part, first = _groups.Partition(0, 0, range(first, i + 1), part), i + 1
     return part
-
-
-def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
-    """The Pareto front of RAM against instructions."""
-    found: list[Plan] = []
-    for p in sorted(plans, key=lambda p: (p.instructions, p.ram_bytes)):
-        if not found or p.ram_bytes < found[-1].ram_bytes:
-            found.append(p)
-    return found
 
 
 def scheduled(plan: Plan, steps: list[RowStep], groups: Sequence[range]) -> Plan:

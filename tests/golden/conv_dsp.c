@@ -4,7 +4,14 @@
  *   9216 multiply-accumulates */
 static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t mult)
 {
-    const int32_t v0 = f2c_requant_s8(acc, mult, -16320, 7);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, mult, -510, 2);  /* Conv, Relu */
+    return (int8_t)v0;
+}
+
+/* The same for 256 times a sum, as it is collected in the upper halves of words. */
+static inline int8_t digits_int8_02_conv_out_upper(int32_t acc, int32_t mult)
+{
+    const int32_t v0 = f2c_requant_s8(acc, mult, -130560, 10);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
@@ -22,42 +29,26 @@ static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t *s)
     return &t[8];
 }
 
-/* The widened pixels at t times the weights, 6 words deep; the first pixel's results are at y_row[at]. */
-static F2C_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *y_row, int32_t at)
+/* Four pixels, widened at t, times pairs of outputs; the first result is y_row[at]. The rows move on from output to output. */
+static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
-    const int32_t *w = digits_int8_02_conv_w;
-    for (int32_t oc = 0; oc < 16; oc += 2) {
-        const int32_t *a = t;
-        int32_t acc00 = w[0], acc01 = w[1], acc10 = w[0], acc11 = w[1], acc20 = w[0], acc21 = w[1], acc30 = w[0], acc31 = w[1];
-
-        w += 2;
-        for (int32_t i = 0; i < 1; ++i) {
-            F2C_UNROLL_BY(6)
-            for (int32_t n = 0; n < 6; ++n) {
-                const int32_t w0 = w[0];
-                const int32_t b0 = f2c_sxtb16(w0), b1 = w0;
-                const int32_t a0 = a[0], a1 = a[1];
-                acc00 = f2c_smlad(a0, b0, acc00);
-                acc01 = f2c_smlad(a0, b1, acc01);
-                acc10 = f2c_smlad(a1, b0, acc10);
-                acc11 = f2c_smlad(a1, b1, acc11);
-                const int32_t a2 = a[2], a3 = a[3];
-                acc20 = f2c_smlad(a2, b0, acc20);
-                acc21 = f2c_smlad(a2, b1, acc21);
-                acc30 = f2c_smlad(a3, b0, acc30);
-                acc31 = f2c_smlad(a3, b1, acc31);
-                a += 4;
-                w += 1;
-            }
-        }
-        y_row[at + (oc * 8)] = digits_int8_02_conv_out(acc00, w[0]);
-        y_row[at + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc01, acc00), w[1]);
-        y_row[at + 1 + (oc * 8)] = digits_int8_02_conv_out(acc10, w[0]);
-        y_row[at + 1 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc11, acc10), w[1]);
-        y_row[at + 2 + (oc * 8)] = digits_int8_02_conv_out(acc20, w[0]);
-        y_row[at + 2 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc21, acc20), w[1]);
-        y_row[at + 3 + (oc * 8)] = digits_int8_02_conv_out(acc30, w[0]);
-        y_row[at + 3 + ((oc + 1) * 8)] = digits_int8_02_conv_out(f2c_upper_sum(acc31, acc30), w[1]);
+    enum { Y_SC = 8 };
+    enum { WORDS = 6, PAIRS = 8, PAIR = 10 };
+    const int32_t *w = digits_int8_02_conv_w, *const end = &t[4 * WORDS];
+    y_row += at;
+    for (const int32_t *const w_end = &w[PAIRS * PAIR]; w < w_end;) {
+        int32_t s[8];          /* of the even output, then of the odd one */
+        F2C_DOTS_4(FLAT, 6, JOINED, w, t, end, s);
+        y_row[0] = digits_int8_02_conv_out(s[0], w[0]);
+        y_row[1] = digits_int8_02_conv_out(s[1], w[0]);
+        y_row[2] = digits_int8_02_conv_out(s[2], w[0]);
+        y_row[3] = digits_int8_02_conv_out(s[3], w[0]);
+        y_row += Y_SC;
+        y_row[0] = digits_int8_02_conv_out_upper(f2c_upper(s[4], s[0]), w[1]);
+        y_row[1] = digits_int8_02_conv_out_upper(f2c_upper(s[5], s[1]), w[1]);
+        y_row[2] = digits_int8_02_conv_out_upper(f2c_upper(s[6], s[2]), w[1]);
+        y_row[3] = digits_int8_02_conv_out_upper(f2c_upper(s[7], s[3]), w[1]);
+        y_row += Y_SC;
         w += 2;
     }
 }
@@ -67,14 +58,16 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const in
 {
     enum { IN_W = 8, IN_C = 1 };
     enum { X_SC = 1 };
-    enum { X_SW = 1, FILL = -128 };
-    enum { GROUP_STEP = 1, COLUMN_STEP = 1 };
+    enum { X_SW = 1, GROUP_C = 1 };
+    enum { FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
     int8_t *to = edge;
+    F2C_UNROLL_BY(1)
     for (int32_t n = 0; n < 1; ++n) {
+        F2C_UNROLL_BY(1)
         for (int32_t column = 0; column < 6; ++column) {
             const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
             const int32_t inside = (ix >= 0) && (ix < IN_W);
-            for (int32_t c = 0; c < IN_C; ++c) {
+            for (int32_t c = 0; c < GROUP_C; ++c) {
                 to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
             }
             to += IN_C;
@@ -88,11 +81,10 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
     F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 320);
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16, DEPTH = 9 };
-    enum { ADJACENT = 1, EDGE = 24 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16 };
+    enum { DEPTH = 9, ADJACENT = 1, EDGE = 24 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
-        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         const int8_t *x_rows[K_H];     /* under the window */
         int32_t from[K_H];                  /* 0; of a row of padding a column behind the last one */
         for (int32_t ky = 0; ky < K_H; ++ky) {
@@ -102,12 +94,13 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
             from[ky] = inside_y ? 0 : (IN_W + PAD_LEFT);
         }
         int8_t *const y_row = &y[(oy % 3) * Y_SH];
+        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         for (int32_t ox = 0; ox < 8; ox += 4) {
             int32_t *t = scratch;
             for (int32_t ky = 0; ky < K_H; ++ky) {
                 const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
                 const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 6));
-                const int8_t *const s = inside ? &x_rows[ky][left * X_SW]
+                const int8_t *const s = inside ? &x_rows[ky][(left * X_SW)]
                     : digits_int8_02_conv_gather4(edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen4(t, s);
             }

@@ -4,7 +4,7 @@
  *   9216 multiply-accumulates */
 static inline int8_t digits_int8_02_conv_out(int32_t acc, int32_t oc)
 {
-    const int32_t v0 = f2c_requant_s8(acc, digits_int8_02_conv_mult[oc], -16320, 7);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_02_conv_mult[oc], -510, 2);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
@@ -137,14 +137,16 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather3(int8_t *edge, const in
 {
     enum { IN_W = 8, IN_C = 1 };
     enum { X_SC = 1 };
-    enum { X_SW = 1, FILL = -128 };
-    enum { GROUP_STEP = 1, COLUMN_STEP = 1 };
+    enum { X_SW = 1, GROUP_C = 1 };
+    enum { FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
     int8_t *to = edge;
+    F2C_UNROLL_BY(1)
     for (int32_t n = 0; n < 1; ++n) {
+        F2C_UNROLL_BY(1)
         for (int32_t column = 0; column < 5; ++column) {
             const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
             const int32_t inside = (ix >= 0) && (ix < IN_W);
-            for (int32_t c = 0; c < IN_C; ++c) {
+            for (int32_t c = 0; c < GROUP_C; ++c) {
                 to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
             }
             to += IN_C;
@@ -158,14 +160,16 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather2(int8_t *edge, const in
 {
     enum { IN_W = 8, IN_C = 1 };
     enum { X_SC = 1 };
-    enum { X_SW = 1, FILL = -128 };
-    enum { GROUP_STEP = 1, COLUMN_STEP = 1 };
+    enum { X_SW = 1, GROUP_C = 1 };
+    enum { FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
     int8_t *to = edge;
+    F2C_UNROLL_BY(1)
     for (int32_t n = 0; n < 1; ++n) {
+        F2C_UNROLL_BY(1)
         for (int32_t column = 0; column < 4; ++column) {
             const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
             const int32_t inside = (ix >= 0) && (ix < IN_W);
-            for (int32_t c = 0; c < IN_C; ++c) {
+            for (int32_t c = 0; c < GROUP_C; ++c) {
                 to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
             }
             to += IN_C;
@@ -179,11 +183,10 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
     F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 288);
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16, DEPTH = 9 };
-    enum { ADJACENT = 1, EDGE = 20 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16 };
+    enum { DEPTH = 9, ADJACENT = 1, EDGE = 20 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
-        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         const int8_t *x_rows[K_H];     /* under the window */
         int32_t from[K_H];                  /* 0; of a row of padding a column behind the last one */
         for (int32_t ky = 0; ky < K_H; ++ky) {
@@ -193,12 +196,13 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
             from[ky] = inside_y ? 0 : (IN_W + PAD_LEFT);
         }
         int8_t *const y_row = &y[(oy % 3) * Y_SH];
+        F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         for (int32_t ox = 0; ox < 6; ox += 3) {
             uint32_t *t = scratch;
             for (int32_t ky = 0; ky < K_H; ++ky) {
                 const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
                 const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 5));
-                const int8_t *const s = inside ? &x_rows[ky][left * X_SW]
+                const int8_t *const s = inside ? &x_rows[ky][(left * X_SW)]
                     : digits_int8_02_conv_gather3(edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen3(t, s);
             }
@@ -209,7 +213,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
             for (int32_t ky = 0; ky < K_H; ++ky) {
                 const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
                 const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 4));
-                const int8_t *const s = inside ? &x_rows[ky][left * X_SW]
+                const int8_t *const s = inside ? &x_rows[ky][(left * X_SW)]
                     : digits_int8_02_conv_gather2(edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen2(t, s);
             }

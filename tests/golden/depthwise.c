@@ -4,7 +4,7 @@
  *   7744 multiply-accumulates */
 static inline int8_t digits_int8_03_conv_out(int32_t acc, int32_t oc)
 {
-    const int32_t v0 = f2c_requant_s8(acc, digits_int8_03_conv_mult[oc], -1020, 3);  /* Conv, Relu */
+    const int32_t v0 = f2c_requant_s8(acc, digits_int8_03_conv_mult[oc], -510, 2);  /* Conv, Relu */
     return (int8_t)v0;
 }
 
