@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fuse2c.errors import MissesDeadline
+from fuse2c.ops import all_ops
+from fuse2c.ops.base import bind
 from fuse2c.passes import bound, split
 from fuse2c.passes._units import Unit, estimates, packed, units
 from fuse2c.plan import Plan, Slices
@@ -72,23 +74,32 @@ def proven(plan: Plan, costs: Sequence[int], prove: Costs, budget: int, proof: s
 def _smaller(plan: Plan, costs: Sequence[int], budget: int) -> dict[str, int]:
     """For each layer with a unit that is too long: its result, and the channels that its parts should have."""
     found: dict[str, int] = {}
-    for unit, cost in zip(units(plan), costs, strict=True):
+    for cost, unit in sorted(zip(costs, units(plan), strict=True), key=lambda item: -item[0]):
         if cost > budget:
-            y, size = _part(plan, unit, cost, budget)
-            found[y] = min(size, found.get(y, size))
+            for y, size in _parts(plan, unit, cost, budget).items():
+                found[y] = min(size, found.get(y, size))
     return found
 
 
-def _part(plan: Plan, unit: Unit, cost: int, budget: int) -> tuple[str, int]:
+def _parts(plan: Plan, unit: Unit, cost: int, budget: int) -> dict[str, int]:
+    """The layers of a unit to split, as in `_smaller`: all that take more than the budget, or the largest of several.
+    MissesDeadline if nothing in the unit can be split."""
     step = plan.steps[unit.step]
-    node = step.node.parts[0]
-    axis = split.channels(plan.graph, node)
-    y = node.outputs[0].partition(split.PART)[0]
-    have = plan.parts.get(y, plan.graph.type(node.outputs[0]).shape[axis] if axis >= 0 else 1)
-    want = int(have * ROOM * budget / cost)
-    size = want - want % BLOCK if want > BLOCK else max(want, 1)
-    if axis < 0 or size >= have:
+    macs = {n: all_ops()[n.op].work(bind(plan.graph, n)).macs for n in step.node.parts}
+    layers = sorted((n for n in macs if macs[n]), key=lambda n: -macs[n])
+    found: dict[str, int] = {}
+    for node in layers:
+        axis, y = split.channels(plan.graph, node), node.outputs[0].partition(split.PART)[0]
+        have = 0 if axis < 0 else plan.parts.get(y, plan.graph.type(node.outputs[0]).shape[axis])
+        want = int(have * ROOM * budget * sum(macs.values()) / (cost * macs[node]))
+        if len(layers) > 1 and not found:   # what is split is at least a kernel of its own
+            want = min(want, have - 1)
+        size = want - want % BLOCK if want > BLOCK else max(want, 1)
+        if size < have:
+            found[y] = size
+    if not found:
         what = "row" if step.spec.by_rows else "image" if step.spec.images > 1 else "call"
         raise MissesDeadline(f"a {what} of {step.function} takes {cost} {budget_of(plan)[1]}, more than a step of {budget}",
-                             node=step.node.name, op=node.op, hint=f"a budget of at least {cost}; this {what} cannot be split")
-    return y, size
+                             node=step.node.name, op=step.node.op,
+                             hint=f"a budget of at least {cost}; this {what} cannot be split")
+    return found

@@ -115,6 +115,13 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP3(y, name, a, b, c, portable) ((y) = (portable))
 #endif
 
+/** F2C_DSP_MAX(y, name, a, b, portable): y = the larger bytes of a and b; `name` subtracts, and notes which are. */
+#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP)
+#define F2C_DSP_MAX(y, name, a, b, portable) __asm__(name " %0, %1, %2\n\tsel %0, %1, %2" : "=&r"(y) : "r"(a), "r"(b))
+#else
+#define F2C_DSP_MAX(y, name, a, b, portable) ((y) = (portable))
+#endif
+
 /** F2C_ALL_REGISTERS(arm, portable): statements with a block of assembly that takes 14 registers and Arm's DSP extension, and
  *  statements for other cores and compilers. Without optimisation there is no register for it, clang refuses it. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP)

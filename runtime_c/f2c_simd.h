@@ -119,6 +119,68 @@ static inline int32_t f2c_ssub16(int32_t a, int32_t b)
     return y;
 }
 
+/** (low of a, high of a) + bytes 0 and 2 of b, signed. */
+static inline int32_t f2c_sxtab16(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "sxtab16", a, b, "", f2c_pair(f2c_low(a) + (int8_t)b, f2c_high(a) + (int8_t)(b >> 16)));
+    return y;
+}
+
+/** (low of a, high of a) + bytes 1 and 3 of b, signed. */
+static inline int32_t f2c_sxtab16_ror8(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "sxtab16", a, b, ", ror #8", f2c_pair(f2c_low(a) + (int8_t)(b >> 8), f2c_high(a) + (int8_t)(b >> 24)));
+    return y;
+}
+
+/** (low of a, high of a) + bytes 0 and 2 of b, unsigned. */
+static inline int32_t f2c_uxtab16(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "uxtab16", a, b, "", f2c_pair(f2c_low(a) + (uint8_t)b, f2c_high(a) + (uint8_t)(b >> 16)));
+    return y;
+}
+
+/** (low of a, high of a) + bytes 1 and 3 of b, unsigned. */
+static inline int32_t f2c_uxtab16_ror8(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP2(y, "uxtab16", a, b, ", ror #8", f2c_pair(f2c_low(a) + (uint8_t)(b >> 8), f2c_high(a) + (uint8_t)(b >> 24)));
+    return y;
+}
+
+/** The larger of two bytes at a place of their words, signed, where it is. */
+static inline int32_t f2c_larger_s8(int32_t a, int32_t b, int32_t place)
+{
+    const int8_t p = (int8_t)(a >> place), q = (int8_t)(b >> place);
+    return (int32_t)((uint32_t)(uint8_t)((p > q) ? p : q) << place);
+}
+
+/** The same, unsigned. */
+static inline int32_t f2c_larger_u8(int32_t a, int32_t b, int32_t place)
+{
+    const uint8_t p = (uint8_t)(a >> place), q = (uint8_t)(b >> place);
+    return (int32_t)((uint32_t)((p > q) ? p : q) << place);
+}
+
+/** The larger bytes, signed. */
+static inline int32_t f2c_max_s8(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP_MAX(y, "ssub8", a, b, f2c_larger_s8(a, b, 0) | f2c_larger_s8(a, b, 8) | f2c_larger_s8(a, b, 16) | f2c_larger_s8(a, b, 24));
+    return y;
+}
+
+/** The larger bytes, unsigned. */
+static inline int32_t f2c_max_u8(int32_t a, int32_t b)
+{
+    int32_t y;
+    F2C_DSP_MAX(y, "usub8", a, b, f2c_larger_u8(a, b, 0) | f2c_larger_u8(a, b, 8) | f2c_larger_u8(a, b, 16) | f2c_larger_u8(a, b, 24));
+    return y;
+}
+
 /** sum + low of a * low of b + high of a * high of b. */
 static inline int32_t f2c_smlad(int32_t a, int32_t b, int32_t sum)
 {

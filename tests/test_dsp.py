@@ -272,6 +272,50 @@ def test_words_of_the_largest_sums(channels: int, weight: int, target: str, tmp_
     assert_c_is_reference(compiled)
 
 
+POOLS = {
+    "max": ("MaxPool", 20, {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 2, 1]}, "max_pool_dsp"),
+    "max-wide": ("MaxPool", 8, {"kernel_shape": [2, 3], "dilations": [2, 1], "pads": [0, 2, 0, 1]}, "max_pool_dsp"),
+    "max-rest": ("MaxPool", 6, {"kernel_shape": [2, 2], "strides": [2, 2]}, "max_pool"),
+    "average": ("AveragePool", 12, {"kernel_shape": [3, 2], "strides": [1, 2]}, "average_pool_dsp"),
+    "average-varied": ("AveragePool", 8, {"kernel_shape": [2, 3], "pads": [1, 0, 0, 2]}, "average_pool"),
+    "global": ("GlobalAveragePool", 24, {}, "global_average_dsp"),
+    "global-rest": ("GlobalAveragePool", 7, {}, "global_average"),
+}
+
+
+def pool(b: Builder, kind: str, channels: int, attrs: dict[str, Any], zero: Any) -> None:
+    """Channels last, as between convolutions."""
+    x = b.stored((1, 5, 6, channels), 0.05, zero)
+    y = b.op(kind, b.op("Transpose", x, perm=[0, 3, 1, 2]), **attrs)
+    y = b.quantise(y, 0.05 if kind == "MaxPool" else 0.0638, zero if kind == "MaxPool" else zero.dtype.type(3))
+    b.output(b.op("Transpose", y, perm=[0, 2, 3, 1]))
+
+
+@pytest.mark.parametrize("zero", [I8(-128), I8(5), I8(127), U8(0), U8(255)])
+@pytest.mark.parametrize("name", POOLS)
+def test_pools(name: str, zero: Any, tmp_path: Path) -> None:
+    kind, channels, attrs, kernel = POOLS[name]
+    b = Builder()
+    pool(b, kind, channels, attrs, zero)
+    compiled = m4(b, tmp_path)
+    assert kernel in kernels(compiled)
+    assert_c_is_reference(compiled)
+
+
+def test_pools_on_the_board(tmp_path: Path) -> None:
+    """Differences of bytes and sums of pairs, signed and unsigned."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    b = Builder()
+    for kind, channels, attrs, _ in POOLS.values():
+        for zero in (I8(-128), I8(7), U8(0), U8(255)):
+            pool(b, kind, channels, attrs, zero)
+    compiled = m4(b, tmp_path)
+    assert {k for *_, k in POOLS.values()} <= set(kernels(compiled))
+    assert_c_is_reference(compiled)
+    assert bench(compiled.plan, compiled.plan, "pools").mismatches == 0
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()

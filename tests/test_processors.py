@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from graphs import assert_c_is_reference, compile, kernels, samples
+from graphs import Builder, assert_c_is_reference, compile, kernels, samples
 from test_cores import chain, chain_file
 
 import fuse2c
@@ -131,3 +131,15 @@ def test_a_core_without_dsp_has_kernels_of_its_own(tmp_path: Path) -> None:
     assert price.elapsed(plan) > price.elapsed(compile(b, tmp_path, target="nrf5340-dk").plan)
     assert_c_is_reference(compiled)
     assert np.isfinite(price.alone(plan))
+
+
+def test_kernels_that_buy_speed_are_divided_too(tmp_path: Path) -> None:
+    """Winograd's tiles of rows, with flash to spare: what a schedule for cores needs is looked at, not that for one."""
+    b = Builder()
+    x = b.stored((1, 16, 23, 17), 0.05, np.int8(-7))
+    y = b.requantise(b.op("Conv", x, b.weights((24, 16, 3, 3), 0.01), pads=[1, 1, 1, 1]), 0.4, np.int8(-3))
+    b.output(b.quantise(b.op("Conv", y, b.weights((16, 24, 3, 3), 0.01), pads=[1, 1, 1, 1]), 0.5, np.int8(1)))
+    compiled = compile(b, tmp_path, target="rp2350", cores=2, winograd="auto")
+    assert compiled.plan.shared == {0, 1} and any("winograd" in name for name in kernels(compiled))
+    assert_c_is_reference(compiled, samples(compiled.plan, 2))
+    check.sanitized(compiled.plan, samples(compiled.plan, 5), check.SANITIZERS[1])

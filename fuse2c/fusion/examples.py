@@ -1,7 +1,7 @@
 """For every rule a graph on which it fires, in ONNX's text format: for the documentation, and the tests run them.
 
-`W(a,b)` stands for a constant tensor of that shape, `Q` and `DQ` for QuantizeLinear and DequantizeLinear with a scale of
-0.05 and a zero point of 3.
+`W(a,b)` stands for a constant tensor of that shape, `Z(a,b)` for one of zeros, `Q` and `DQ` for QuantizeLinear and
+DequantizeLinear with a scale of 0.05 and a zero point of 3.
 """
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ GRAPHS: dict[str, str] = {
     "sum-of-convolutions": "(float[1,3,6,5] x) "
                            "{ a = Conv<pads=[1,1,1,1]>(x, W(4,3,3,3)) b = Conv(x, W(4,3,1,1)) y = Add(a, b) }",
     "side-by-side": "(float[1,3,6,5] x) { a = Conv(x, W(4,3,3,2)) b = Conv(x, W(2,3,3,2)) y = Concat<axis=1>(a, b) }",
+    "empty-channels": "(float[1,3,6,5] x) { c = Conv(x, Z(4,3,3,2)) r = Sigmoid(c) y = Conv(r, W(2,4,1,1)) }",
 }
 
 
@@ -68,9 +69,9 @@ def text(rule: str) -> str:
             front[name] = f"{name} = Constant<value_float={value}.0>()"
         else:
             front[name] = (f"{name}s = Constant<value_ints=[{shape}]>() "
-                           f"{name} = ConstantOfShape<value=float[1] {{0.3}}>({name}s)")
+                           f"{name} = ConstantOfShape<value=float[1] {{{'0.0' if kind == 'Z' else '0.3'}}}>({name}s)")
         return name
-    nodes = re.sub(r"\b([WI])(\d?)\(([\d,]*)\)", constant, nodes)
+    nodes = re.sub(r"\b([WIZ])(\d?)\(([\d,]*)\)", constant, nodes)
     if re.search(r"\bD?Q\(", nodes):
         front["q"] = "scale = Constant<value_float=0.05>() zero = Constant<value=int8 {3}>()"
         nodes = re.sub(r"\b(D?Q)\((\w+)\)", lambda m: f"{_DQ if m[1] == 'DQ' else _Q}({m[2]}, scale, zero)", nodes)

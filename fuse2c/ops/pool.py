@@ -15,7 +15,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _mve, _tile, _volume, _window
+from fuse2c.ops import _dsp, _mve, _pool_dsp, _tile, _volume, _window
 from fuse2c.ops._scalars import literal
 from fuse2c.ops._tile import Store
 from fuse2c.ops._window import Window
@@ -269,6 +269,16 @@ def average_mve(c: Call, spec: Callable[..., Spec]) -> Spec:
     return replace(s, constants={**s.constants, "ZERO": c.quant(0).zero[0]}, flags={**s.flags, "fours": fours})
 
 
+def average_dsp(c: Call) -> Spec:
+    """The sums of four channels of a window."""
+    return _pool_dsp.average(c, average_spec(c, integer=True), same_count(c))
+
+
+def global_dsp(c: Call) -> Spec:
+    """The sums of four channels of a row."""
+    return _pool_dsp.average(c, global_spec(c, integer=True), _window.constants(c, c.attrs.window)["IN_W"])
+
+
 def volume_spec(c: Call, step: str, start: str, **flags: Any) -> Spec:
     """Any number of dimensions, whole batches."""
     text = {"store": Store("acc", "", "at"), "index": "", "count": "", "term_open": "", "term_close": ""}
@@ -358,6 +368,8 @@ OPS = (
     Op(name="MaxPool", onnx={"MaxPool": from_onnx, "GlobalMaxPool": from_global}, infer=infer, reference=reference,
        work=work, integer=integer, layout="spatial", moves=True, anchor=True, nest=nest_form, docs="1-D to 3-D",
        kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=_mve.NEEDS, strided=True),
+                Kernel("max_pool_dsp", lambda c: _pool_dsp.maximum(c, max_spec(c)), needs=_dsp.NEEDS, strided=True,
+                       when=lambda c: flat(c) or _pool_dsp.is_max(c)),
                 Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),
@@ -365,11 +377,15 @@ OPS = (
        reference=reference, work=work, integer=integer, layout="spatial", anchor=True, nest=nest_form, docs="1-D to 3-D",
        kernels=(Kernel("global_average_mve", partial(average_mve, spec=global_spec),
                        when=lambda c: is_average_mve(c) or is_global(c), needs=_mve.NEEDS),
+                Kernel("global_average_dsp", global_dsp, needs=_dsp.NEEDS,
+                       when=lambda c: flat(c) or is_global(c) or _pool_dsp.is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=True),
                        when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),
                 Kernel("average_pool_mve", partial(average_mve, spec=average_spec), when=is_average_mve, needs=_mve.NEEDS,
                        strided=True),
+                Kernel("average_pool_dsp", average_dsp, needs=_dsp.NEEDS, strided=True,
+                       when=lambda c: flat(c) or _pool_dsp.is_average(c) or integer_sum(c)),
                 Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: flat(c) or integer_sum(c),
                        strided=True),
                 Kernel("average_pool", partial(average_spec, integer=False), when=flat, strided=True),

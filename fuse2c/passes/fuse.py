@@ -8,8 +8,9 @@ from fuse2c.fusion.dsl import Fuse, barred, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops import _vector, all_ops
-from fuse2c.ops.base import bind
+from fuse2c.ops.base import Group, bind
 from fuse2c.passes.select import refuse
+from fuse2c.passes.split import part
 from fuse2c.plan import Decision, Plan
 
 
@@ -35,7 +36,7 @@ def run(plan: Plan) -> Plan:
 
 def apart(plan: Plan, g: Graph, node: Node) -> str:
     """Why a node is better not a part of a loop nest: on a target with vectors it has a kernel that uses them."""
-    call = bind(g, node)
+    call = replace(bind(g, node), group=Group(g, node))
     found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), None)
     return f"its own kernel {found.name} is faster" if found is not None and found.needs & _vector.NEEDS else ""
 
@@ -70,7 +71,9 @@ def grown(plan: Plan, g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None
 
 
 def _barred(g: Graph, group: Sequence[Node], node: Node, barriers: Sequence[str]) -> str:
-    """Whether an edge between a node and the group passes a barrier."""
+    """Whether an edge between a node and the group passes a barrier; parts of a layer stay apart, as each is to be short."""
+    if part(node) != part(group[0]):
+        return "another part of a layer"
     if not barriers:
         return ""
     edges = [n for n in group if any(t in node.inputs for t in n.outputs)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from fuse2c import price
 from fuse2c.ops import all_ops
-from fuse2c.passes import embed, order, place, select, stream
+from fuse2c.passes import embed, order, place, select, spread, stream
 from fuse2c.plan import Decision, Plan, Step
 
 
@@ -89,5 +89,5 @@ def refused(plan: Plan, found: list[Offer], why: str) -> Plan:
 
 def fits(plan: Plan) -> bool:
     """Whether the best schedule's arena fits, with the scratch of these kernels."""
-    placed = place.arranged(stream.run(order.run(embed.run(plan))))
+    placed = place.arranged(spread.run(stream.run(order.run(embed.run(plan)))))
     return placed.ram_bytes <= plan.target.holding("arena")[1].bytes

@@ -11,7 +11,7 @@ from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import Quant, TensorType
 from fuse2c.ops import all_ops
 from fuse2c.ops.base import bind
-from fuse2c.ops.movement import Axis
+from fuse2c.ops.movement import Axis, Slices
 from fuse2c.plan import Plan
 
 WIDE = 8            # outputs that kernels compute at a time, at most
@@ -33,6 +33,11 @@ def run(plan: Plan) -> Plan:
         g = _split(g, node, axis, size)
         log.append((y, True, f"{-(-count // size)} parts of at most {size} of {count} channels: {why}"))
     return replace(plan, graph=g).decide("split", *log)
+
+
+def part(node: Node) -> str:
+    """Which part of a layer a node computes; "" for what is not in parts."""
+    return node.name.partition(PART)[2]
 
 
 def shared(plan: Plan) -> dict[str, tuple[int, str]]:
@@ -57,13 +62,18 @@ def channels(g: Graph, node: Node) -> int:
     c = bind(g, node)
     if node.op == "MatMul" and c.constant(1) is not None and len(c.type(1).shape) == 2:
         return len(c.y[0].shape) - 1
-    return 1 if node.op == "Conv" and c.attrs.group == 1 and c.constant(1) is not None else -1
+    if node.op != "Conv" or c.constant(1) is None:
+        return -1
+    return 1 if c.attrs.group in (1, c.type(0).shape[1]) else -1
 
 
 def _split(g: Graph, node: Node, axis: int, size: int) -> Graph:
     chain = _chain(g, node)
     y = chain[-1].outputs[0]
     weights_axis = 0 if node.op == "Conv" or node.attrs.trans_b else 1      # type: ignore[attr-defined]
+    group = node.attrs.group if node.op == "Conv" else 1                    # type: ignore[attr-defined]
+    each = g.type(y).shape[axis] // group       # channels that a channel of the operand gives, if it gives some of its own
+    size = max(size - size % each, each) if group > 1 else size
     new: list[Node] = []
     tensors: dict[str, Tensor] = {}
 
@@ -74,16 +84,30 @@ def _split(g: Graph, node: Node, axis: int, size: int) -> Graph:
         tensors[key] = Tensor(key, _narrow(tensor.type, along, first, end), data)
         return key
 
+    def cut(name: str, first: int, end: int) -> str:
+        """The channels of the operand that a part reads; where it lies, after the pass `embed`."""
+        shape = g.type(name).shape
+        key = f"{y}{PART}{first}.operand"
+        tensors[key] = Tensor(key, _narrow(g.type(name), 1, first, end))
+        start = tuple(first if k == 1 else 0 for k in range(len(shape)))
+        new.append(Node(key, "Slice", (name,), (key,), Slices(start, (1,) * len(shape), tensors[key].type.shape),
+                        origin=node.origin))
+        return key
+
     ends: list[str] = []
     for first in range(0, g.type(y).shape[axis], size):
         end = min(first + size, g.type(y).shape[axis])
         x, w, *bias = node.inputs
+        attrs = node.attrs
+        if group > 1:
+            x, attrs = cut(x, first // each, end // each), replace(attrs, group=(end - first) // each)  # type: ignore[type-var]
         inputs = (x, take(w, weights_axis, first, end), *(take(b, 0, first, end) if b else b for b in bias))
         for n, before in zip(chain, (None, *chain), strict=False):
             if before is not None:
                 inputs = tuple(new[-1].outputs[0] if t == before.outputs[0] else t for t in n.inputs)
             result = take(n.outputs[0], axis, first, end)
-            new.append(replace(n, name=f"{n.name}{PART}{first}", inputs=inputs, outputs=(result,)))
+            new.append(replace(n, name=f"{n.name}{PART}{first}", inputs=inputs, outputs=(result,),
+                               attrs=attrs if before is None else n.attrs))
         ends.append(new[-1].outputs[0])
     new.append(Node(f"{node.name}.parts", "Concat", tuple(ends), (y,), Axis(axis), origin=node.origin,
                     quantised=chain[-1].quantised))

@@ -21,7 +21,7 @@ ASSUMPTIONS = (
     "arguments are numbers or pointers to objects outside the analysed frames; unsigned arithmetic on them does not wrap",
     "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
 )
-SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 32 times (64: double, int64) in "
+SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 23 times (double: 52, int64: 64) in "
 OBJECTS = "the arguments point to objects: none is 0"
 ALIGNED = "the arena that the caller passes is 8-byte aligned, and no other object lies in it"
 NAMED = "the core is a {}: the program itself names only its architecture"

@@ -46,7 +46,12 @@ class Block:
         return self.last.end
 
     def from_table(self) -> bool:
-        """Whether the register that the last instruction jumps to was just loaded by an index."""
+        """Whether the address that the last instruction jumps to was just loaded by an index."""
+        if self.last.name == "ldr":
+            memory = self.last.ops[1]
+            return isinstance(memory, Mem) and memory.index is not None
+        if self.last.name != "mov":
+            return False
         loads = [i for i in self.instructions[:-1] if i.ops and i.ops[0] == self.last.ops[-1]]
         if not loads or loads[-1].name != "ldr":
             return False

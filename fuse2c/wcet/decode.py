@@ -153,7 +153,7 @@ class Decoder:
                               hint="is it the right --core?")
             return None
         if helium.belongs(high, low):
-            size, name, text = helium.listing(self.image.path).get(address, (0, "", ""))
+            size, name, text = helium.listing(self.image.path, self.image.sha256).get(address, (0, "", ""))
             if size != 4:
                 raise Refused(f"an instruction that is not known at {self.image.place(address)}: {high:04x} {low:04x}")
             return address, size, name, text

@@ -14,7 +14,7 @@ from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
 from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import LOST, Instruction
-from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
+from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
@@ -162,6 +162,7 @@ class Engine(Machine):
             self._go(other, step, block.successors[0])
             self._go(state, step, block.successors[1])
             return [one for one in (state, other) if self._possible(one)]
+        self._counted.update(step.leaves)
         state.cycles += step.taken_cycles if taken else 0
         self._go(state, step, block.successors[0 if taken else 1])
         return [state]
@@ -224,7 +225,7 @@ class Engine(Machine):
         for header in step.leaves:
             n = state.loose.get(header, 0)
             state.loose[header] = n + 1
-            if n > LONGEST_LOOSE:
+            if n > (LONGEST_LOOSE if header in self._counted else LOOSE):
                 raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
                               hint="end the loop by a counter with a constant limit too")
         return state.copy()
@@ -234,6 +235,8 @@ class Engine(Machine):
         block = step.block
         taken = holds(block.last.cond, state.flags)
         out = []
+        if taken is not None:
+            self._counted.update(step.leaves)
         if taken is not False:
             other = self._fork(state, step) if taken is None else state
             if step.transfer is not None:
@@ -315,14 +318,15 @@ class Engine(Machine):
     def _all_ways(self, state: State, step: Step) -> list[State]:
         """A switch on data; anything else through an unknown address is refused."""
         i, ways = step.block.last, step.block.successors
-        if i.name == "mov" and step.block.from_table():
+        listed = step.block.from_table()
+        if listed:
             function = state.frames[-1].code.function
             cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
             if not cases <= set(ways):
                 self._extra.setdefault(i.address, set()).update(cases)
                 raise Again
             ways = sorted(cases)
-        if (i.name not in ("tbb", "tbh") and not (i.name == "mov" and step.block.from_table())) or not ways:
+        if (i.name not in ("tbb", "tbh") and not listed) or not ways:
             raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
                           hint="no function pointers; is the return address overwritten?")
         out = []

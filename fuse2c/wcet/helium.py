@@ -35,8 +35,9 @@ NAMES = LOADS | STORES | COUNTING | OTHERS
 
 
 @functools.cache
-def listing(path: Path) -> dict[int, tuple[int, str, str]]:
-    """Size, mnemonic and operands of every instruction of a program, as objdump has them."""
+def listing(path: Path, sha256: str) -> dict[int, tuple[int, str, str]]:
+    """Size, mnemonic and operands of every instruction of a program, as objdump has them. `sha256`: of the file, which may
+    be another one later."""
     if shutil.which(OBJDUMP) is None:
         raise Refused("the program may have vector instructions, which binutils decodes", hint=f"put {OBJDUMP} on PATH")
     command = [OBJDUMP, "-d", "-m", "armv8.1-m.main", "-M", "force-thumb", str(path)]

@@ -14,6 +14,7 @@ from elftools.elf.elffile import ELFFile
 from fuse2c.errors import Refused
 
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
+ABI = "__aeabi_"
 THUMB = 1               # lowest bit of a code address
 # Tag_CPU_arch of the ABI's build attributes, to the smallest core that has it.
 ARCHITECTURES = {11: "cortex-m0plus", 12: "cortex-m0plus", 10: "cortex-m3", 13: "cortex-m4", 16: "cortex-m0plus",
@@ -44,7 +45,9 @@ class Image:
     marks: list[tuple[int, bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.functions.sort()
+        # Of several names of one function the one that the ABI gives it tells most: __aeabi_fadd, not __addsf3.
+        self.functions.sort(key=lambda f: (f[0], not f[2].startswith(ABI), f))
+        self._names = {start: name for start, _, name in reversed(self.functions)}
         self.marks.sort()
         self._starts = [start for start, _, _ in self.functions]
         self._mark_starts = [start for start, _ in self.marks]
@@ -103,7 +106,7 @@ class Image:
         if index < 0:
             return f"{address:#x}"
         start = self._starts[index]
-        name = next(name for begin, _, name in self.functions if begin == start)
+        name = self._names[start]
         return name if start == address else f"{name}+{address - start:#x}"
 
 

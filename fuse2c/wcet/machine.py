@@ -15,7 +15,7 @@ from fuse2c.wcet.state import Frame, State, Summary
 from fuse2c.wcet.values import TOP, Flags, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
-LONGEST_LOOSE = 1 << 17         # iterations of a loop that only data ends
+LOOSE, LONGEST_LOOSE = 1 << 10, 1 << 17      # turns of a loop that data may end: where nothing else does, and at most
 MOST_BLOCKS = 100_000_000
 FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, and at every turn
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
@@ -24,9 +24,10 @@ HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
 
 
-SOFT_FLOAT = (("__aeabi_d", 64), ("__aeabi_cd", 64), ("__aeabi_f", 32), ("__aeabi_cf", 32), ("__aeabi_i2", 64),
+SOFT_FLOAT = (("__aeabi_d", 52), ("__aeabi_cd", 52), ("__aeabi_f", 23), ("__aeabi_cf", 23), ("__aeabi_i2", 64),
               ("__aeabi_ui2", 64), ("__aeabi_l2", 64), ("__aeabi_ul2", 64))
-"""The compiler's float routines, and the most turns of a loop that shifts a number until its highest bit is set."""
+"""The compiler's float routines, and the most turns of a loop that shifts a number until its highest bit is set: of a
+significand, as many as it has bits behind the point."""
 
 
 class Again(Exception):
@@ -73,6 +74,7 @@ class Machine:
         self._heap: list[tuple[int, ...]] = []
         self._waiting: dict[tuple[int, ...], State] = {}
         self._summaries: dict[int, Summary] = {}
+        self._counted: set[int] = set()         # headers of loops with an end that a state decided
 
     def _follow(self, site: int) -> None:
         self._demanded.add(site)
@@ -161,9 +163,9 @@ class Machine:
             self._kept[header] = (state.registers[:15], state.flags, (dict(state.memory.words), dict(state.memory.bytes)))
 
     def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],
-               owners: tuple[tuple[int, int, int], ...] = ()) -> None:
+               owners: tuple[tuple[int, int, int], ...] = (), called_with: int | None = None) -> None:
         code = self._code(entry, state.registers)
-        sp = state.registers[SP]
+        sp = state.registers[SP] if called_with is None else called_with
         if sp is None:
             raise Refused(f"the stack pointer is not known at the call of {self.image.place(entry)}")
         state.frames.append(Frame(back, call, code, sp, prefix, (*owners, (entry, state.instructions, state.cycles))))
@@ -190,7 +192,7 @@ class Machine:
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
         prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
         state.frames.pop()
-        self._enter(state, entry, frame.back, frame.call, prefix, frame.owners)
+        self._enter(state, entry, frame.back, frame.call, prefix, frame.owners, frame.sp)
 
     def _record(self, state: State, frame: Frame) -> None:
         for entry, instructions, cycles in frame.owners:

@@ -59,20 +59,25 @@ def _loads(i: Instruction, registers: list[int], memory: Mem) -> list[Part]:
     width = WIDTHS.get(i.name, 4)
     if registers[0] == PC:
         where, reads = address(i, memory)
-        return [part(f"R[15] = m.load({where}, 4)", reads, [PC], stays=True)]
+        return [part([*_indexed(memory), f"R[15] = m.load({where}, 4)"], reads, [PC], stays=True)]
     if len(registers) == 2:
         (first, reads), (second, _) = address(i, memory), address(i, memory, 4)
         a, b = registers
         return [part(f"R[{a}], R[{b}] = m.load({first}, 4), m.load({second}, 4)", reads, [a, b])]
     d, (where, reads) = registers[0], address(i, memory)
     lines = [f"R[{d}] = m.load({where}, {width})"]
-    if width == 4 and memory.index is not None:
-        lines.insert(0, f"m.indexed = R[{memory.base}], R[{memory.index}]")
+    if width == 4:
+        lines = [*_indexed(memory), *lines]
     if i.name in ("ldrsb", "ldrsh"):
         lines.append(f"if R[{d}] is not None: R[{d}] = extend(R[{d}], {8 * width})")
     if memory.update and d == memory.base:
         raise Refused(f"{i} loads its own base")
     return [part(lines, reads, [d])]
+
+
+def _indexed(memory: Mem) -> list[str]:
+    """Notes where a word comes from that is the entry of a table."""
+    return [] if memory.index is None else [f"m.indexed = R[{memory.base}], R[{memory.index}]"]
 
 
 def _stores(i: Instruction, registers: list[int], memory: Mem, valued: bool) -> list[Part]:
