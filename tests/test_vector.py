@@ -120,7 +120,7 @@ def test_layers(name: str, style: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("style", ["float", "s8"])
 def test_rows_in_turn(style: str, tmp_path: Path) -> None:
-    """Rings of rows, where there is not enough memory for whole tensors: padding and strips begin anew at every row."""
+    """Rings of rows: padding and strips begin anew at every row."""
     b = Builder()
     chosen = STYLES[style]
     t = chosen.x(b, 1, 12, 17, 7)
@@ -128,10 +128,8 @@ def test_rows_in_turn(style: str, tmp_path: Path) -> None:
         one = cases.Layer((), (outs, channels, 3, 3), {"pads": [1, 1, 1, 1], "group": group}, i == 0)
         t = chosen.again(b, one.sum(chosen, b, t), 3.0)
     b.output(t)
-    whole = host(b, tmp_path)
-    part = host(b, tmp_path, ram=whole.plan.arena_bytes * 2 // 3)
-    assert part.plan.rings and not whole.plan.rings
-    assert set(kernels(part)) & {"conv_vec"} and kernels(part) == kernels(whole)
+    part = host(b, tmp_path)
+    assert part.plan.rings and "conv_vec" in kernels(part)
     for build in builds():
         assert_c_is_reference(part, **build)
 

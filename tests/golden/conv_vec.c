@@ -91,7 +91,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
         const int32_t top = (oy * STRIDE_H) - PAD_TOP;
         const int32_t ky_first = 0, ky_end = K_H;
         const int8_t *x_rows[K_H] = {0};
-        int8_t *const y_row = &y[oy * Y_SH];
+        int8_t *const y_row = &y[(oy % 3) * Y_SH];
         for (next = (next < top) ? top : next; (next < (top + EXTENT)) && (next < IN_H); ++next) {
             const int32_t iy = next;
             const int8_t *const x_row = &x[iy * X_SH];
