@@ -81,9 +81,9 @@ static inline int32_t f2c_requant_u8(int32_t acc, int32_t mult, int32_t offset, 
 static inline int32_t f2c_saturate(int64_t v)
 {
     const int32_t low = (int32_t)v, high = (int32_t)(v >> 32);
-    const int32_t rest = high ^ (low >> 31);
-    const int32_t lost = f2c_negative(rest | -rest);
-    return (low & ~lost) | (((high >> 31) ^ INT32_MAX) & lost);
+    const uint32_t rest = (uint32_t)(high ^ f2c_negative(low));
+    const uint32_t lost = (uint32_t)f2c_negative((int32_t)(rest | (0u - rest)));
+    return (int32_t)(((uint32_t)low & ~lost) | ((uint32_t)(f2c_negative(high) ^ INT32_MAX) & lost));
 }
 
 /** f2c_requant for shifts of 1..54 in all, limited to low..high (for scales of a quarter and more). */

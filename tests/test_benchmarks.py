@@ -49,7 +49,8 @@ def test_digits_on_two_cores(tmp_path: Path) -> None:
     assert m4["bound"] is None or m4["bound"] == pytest.approx(m4["instructions"], rel=1e-3)
     assert m55["cycles"] is None and (m4["cycles"] is None) == any("cycles" in text for text in m4["skipped"])
     assert [k["function"] for k in m4["kernels"]] == [s.function for s in compiled.plan.steps]
-    assert sum(k["instructions"] for k in m4["kernels"]) == pytest.approx(m4["instructions"], rel=0.02)
+    # The layers apart, nothing joined or shared: what calls and loops of other depths cost is not in there.
+    assert sum(k["instructions"] for k in m4["kernels"]) == pytest.approx(m4["instructions"], rel=0.06)
     assert f"{m4['instructions']:,}" in printed and m4["kernels"][1]["function"] in printed
     (host,) = written["host"]
     assert host["skipped"] or host["ratio"] == pytest.approx(host["seconds"] / host["onnxruntime_seconds"])
