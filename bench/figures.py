@@ -60,8 +60,8 @@ def _parameters(plan: Plan) -> int:
 
 
 def _worst(plan: Plan, skipped: list[str]) -> dict[str, Any]:
-    """The bound of one inference in modelled cycles, and what such a figure is worth."""
-    nothing = {"cycles": None, "cycles_status": "none", "single_path": None}
+    """The bounds of one inference, in instructions and in modelled cycles, and what the latter is worth."""
+    nothing = {"bound": None, "cycles": None, "cycles_status": "none", "single_path": None}
     if plan.target.name not in TIMED:
         return nothing
     try:
@@ -69,7 +69,7 @@ def _worst(plan: Plan, skipped: list[str]) -> dict[str, Any]:
     except (Refused, ToolMissing) as error:
         skipped.append(f"cycles: {error.args[0]}")
         return nothing
-    return {key: result[key] for key in nothing}
+    return {key: result["instructions" if key == "bound" else key] for key in nothing}
 
 
 def kernels(model: Path, target: str) -> list[dict[str, Any]]:
@@ -83,10 +83,14 @@ def kernels(model: Path, target: str) -> list[dict[str, Any]]:
     rows = []
     for step in plan.steps:
         own = sum(n for f, n in took.items() if f == step.function or f.startswith(f"{step.function}_"))
-        rows.append({"function": step.function, "kernel": step.kernel.name, "operators": [n.op for n in step.node.parts],
-                     "macs": step.work.macs, "instructions": own,
-                     "instructions_per_mac": round(own / step.work.macs, 4) if step.work.macs else None})
-    return rows
+        rows.append(_layer(step.function, step.kernel.name, [n.op for n in step.node.parts], step.work.macs, own))
+    library = sum(n for f, n in took.items() if f.startswith("__"))
+    return rows + [_layer("(compiler's library)", "", [], 0, library)] * (library > 0)
+
+
+def _layer(function: str, kernel: str, operators: list[str], macs: int, instructions: int) -> dict[str, Any]:
+    return {"function": function, "kernel": kernel, "operators": operators, "macs": macs, "instructions": instructions,
+            "instructions_per_mac": round(instructions / macs, 4) if macs else None}
 
 
 def on_host(model: Path) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from fuse2c.check.timing import timed
 from fuse2c.codegen import project
 from fuse2c.errors import TargetError
 from fuse2c.ir.types import pack
-from fuse2c.measure import elf, qemu, stack
+from fuse2c.measure import elf, qemu, spills, stack
+from fuse2c.measure.spills import Spills
 from fuse2c.names import identifier
 from fuse2c.plan import Plan
 
@@ -46,13 +47,15 @@ class BenchResult:
     ram_bytes: dict[str, int | None]
     mismatches: int | None
     stack_path: tuple[str, ...] = ()
+    spills: tuple[Spills, ...] | None = None        # of the functions that have any, the worst first; None on the host
     host_us: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(TIMES))
 
     def json(self) -> dict[str, Any]:
         """The documented keys of `bench --json`."""
         return {k: getattr(self, k) for k in (
             "model", "target", "compiler", "flags", "instructions", "macs", "launches", "launches_unfused", "calls",
-            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches", "host_us")}
+            "intermediate_bytes", "intermediate_bytes_unfused", "flash_bytes", "ram_bytes", "mismatches", "host_us")} | {
+                "spills": None if self.spills is None else [s.json() for s in self.spills]}
 
 
 def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc: str | None = None,
@@ -75,6 +78,7 @@ def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc:
             run = qemu.run(firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
         # The host's objects are no ELF for a microcontroller, and its stack is no concern.
         sizes = elf.sizes(objects, name) if cflags else None
+        spilled = spills.of_objects(objects, tools.cc) if cflags else None
         deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
     static = sizes.static_without(f"{name}_arena") if sizes else None
     depth = deepest.bytes if deepest else None
@@ -89,7 +93,7 @@ def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc:
         ram_bytes={"arena": arena, "static": static, "stack": depth,
                    "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,
-        stack_path=deepest.path if deepest else (), host_us=_times(plan, Path(model), sample, opt, cc))
+        stack_path=deepest.path if deepest else (), spills=spilled, host_us=_times(plan, Path(model), sample, opt, cc))
 
 
 def _times(plan: Plan, path: Path, sample: dict[str, np.ndarray], opt: str, cc: str | None) -> dict[str, float | None]:

@@ -1,6 +1,7 @@
 """Sweeps: one model on many targets with many options, in parallel, on this computer or on a Dask cluster; resumable."""
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -16,7 +17,7 @@ from fuse2c.options import Options
 from fuse2c.pipeline import compile_plan
 from fuse2c.plan import Plan
 
-SWEPT = {f.name: f.type for f in fields(Options) if f.type in ("str", "bool", "int | None", "str | None")}
+SWEPT = {f.name: f.type for f in fields(Options) if f.type in ("str", "bool", "int | None", "float | None", "str | None")}
 """The options that may be swept, with the types of their values."""
 
 
@@ -50,9 +51,13 @@ def _value(key: str, text: str) -> Any:
         return text == "true"
     if kind == "int | None" and (text.isdecimal() or text == "none"):
         return None if text == "none" else int(text)
+    if kind == "float | None":
+        with contextlib.suppress(ValueError):
+            return None if text == "none" else float(text)
     if kind.startswith("str"):
         return text
-    raise PlanError(f"{text!r} is no value of {key}", hint="true or false" if kind == "bool" else "a whole number, or none")
+    expected = {"bool": "true or false", "float | None": "a number, or none"}.get(kind, "a whole number, or none")
+    raise PlanError(f"{text!r} is no value of {key}", hint=expected)
 
 
 def key_of(task: Mapping[str, Any]) -> str:

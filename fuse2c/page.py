@@ -8,7 +8,7 @@ from fuse2c import plots, study
 from fuse2c.codegen import render
 from fuse2c.errors import printable
 
-NAMES = 120         # characters of the names of a step's nodes
+NAMES, SHORT = 120, 24      # characters of the names of a step's nodes; of an input or output
 
 SECTIONS = (("plan", "Plan"), ("memory", "Memory"), ("roofline", "Roofline"), ("kernels", "Kernels"), ("front", "Schedules"),
             ("decisions", "Decisions"), ("wcet", "Worst case"))
@@ -27,8 +27,9 @@ def html(r: Mapping[str, Any]) -> str:
         rows=[_row(k) for k in r["kernels"]], worst=_worst(r["wcet"]), pictures={
             "memory": render.markup(plots.memory_map(r["memory"])),
             "roofs": [render.markup(plots.roofline(roof, _points(r, roof["memory"]))) for roof in r["roofs"]],
-            "front": render.markup(plots.pareto([(p["ram"], p["instructions"], "", p["chosen"]) for p in r["front"]],
-                                                "RAM, bytes", "instructions, predicted"))})
+            "front": render.markup(plots.pareto([(p["ram"], p["cycles"], "", p["chosen"]) for p in r["front"]],
+                                                "RAM, bytes", "cycles, predicted")),
+            "plan": render.markup(_graph(r))})
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -96,17 +97,53 @@ def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
         a, b = r["measured"]["unfused"], r["measured"]["fused"]
         rows.append({"label": "instructions, measured in QEMU", "unfused": number(a), "fused": number(b),
                      "saved": _percent(1 - b / a if a and b else None), "limit": "–"})
+        for label, key in (("values that wait on the stack, words, measured", "slots"),
+                           ("stack accesses in innermost loops, measured", "inner")):
+            a, b = (None if r["measured"][which] is None else sum(s[key] for s in r["measured"][which])
+                    for which in ("spills_unfused", "spills"))
+            rows.append({"label": label, "unfused": number(a), "fused": number(b), "saved": "–", "limit": "–"})
     for label, key in (("cycles", "cycles"), ("cycles at worst", "cycles_worst"), ("time, ms", "time_ms"),
                        ("energy, µJ", "energy_uj")):
         row(label, key)
-    rows.append({"label": "operations per watt second", "unfused": short(before["operations_per_watt"]),
-                 "fused": short(after["operations_per_watt"]), "saved": "–", "limit": short(least["operations_per_watt"])})
+    a, b = before["operations_per_watt"], after["operations_per_watt"]
+    rows.append({"label": "operations per watt second", "unfused": short(a), "fused": short(b),
+                 "saved": f"{b / a:.3g} times as many" if a and b else "–", "limit": short(least["operations_per_watt"])})
     row("RAM, bytes", "ram_bytes")
     row("weights, bytes", "weight_bytes")
     return rows
 
 
 
+def _graph(r: Mapping[str, Any]) -> str:
+    """All kernels, between the model's inputs and outputs."""
+    boxes = {name: plots.Box(printable(name, SHORT), end=True) for name in r["ends"]["inputs"]}
+    edges = []
+    for k in r["kernels"]:
+        name = f"kernel {k['number']}"
+        how = f"{k['steps'][0]['kernel']}, " if len(k["steps"]) == 1 else ""
+        note = f"{how}{short(k['cycles'])} cycles, {_percent(k['share'])}"
+        boxes[name] = plots.Box(f"{k['number']}: {_brief(k)}", note, k["share"], f"#kernel-{k['number']}")
+        edges += [(f"kernel {n}", name) for n in k["after"]] + [(n, name) for n in k["reads"] if n in boxes]
+    for name, number in zip(r["ends"]["outputs"], r["ends"]["made_by"], strict=True):
+        if f"kernel {number}" in boxes:
+            boxes[f"result {name}"] = plots.Box(printable(name, SHORT), end=True)
+            edges.append((f"kernel {number}", f"result {name}"))
+    return plots.graph(boxes, edges, "graph of kernels")
+
+
+def _inside(k: Mapping[str, Any]) -> str:
+    """The steps of one kernel; empty if there is only one."""
+    total = sum(s["cycles"] for s in k["steps"])
+    boxes = {s["function"]: plots.Box(" > ".join(s["operators"]), f"{s['kernel']}, {short(s['cycles'])} cycles",
+                                      s["cycles"] / total if total else 0.0) for s in k["steps"]}
+    edges = [(t, s["function"]) for s in k["steps"] for t in s["after"] if t in boxes]
+    return plots.graph(boxes, edges, f"graph of kernel {k['number']}") if len(boxes) > 1 else ""
+
+
+def _brief(k: Mapping[str, Any]) -> str:
+    """A kernel's name in a box."""
+    chain = " > ".join(k["steps"][0]["operators"])
+    return chain if len(k["steps"]) == 1 else f"{len(k['steps'])} steps, {chain} …"
 
 
 def _title(k: Mapping[str, Any]) -> str:
@@ -120,6 +157,7 @@ def _box(k: Mapping[str, Any], cores: bool) -> dict[str, Any]:
     sizes = k["steps"][0]["inputs"]
     return {"number": k["number"], "title": _title(k), "cycles": short(k["cycles"]), "share": _percent(k["share"]),
             "width": f"{100 * k['share']:.1f}", "from_text": f"{', '.join(sources) or 'nothing'}: {', '.join(sizes)}",
+            "picture": render.markup(_inside(k)),
             "steps": [{"chain": " > ".join(s["operators"]), "function": s["function"],
                        "kernel": s["kernel"] + (f" on {', '.join(s['processors'])}" if cores else ""),
                        "shapes": f"{', '.join(s['inputs']) or 'nothing'} → {', '.join(s['outputs'])}",

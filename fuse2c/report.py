@@ -134,6 +134,9 @@ def bench_table(r: BenchResult) -> Table:
     for kind, sizes in (("flash", r.flash_bytes), ("RAM", r.ram_bytes)):
         for part, size in sizes.items():
             row(f"{kind}, {part}, bytes", size)
+    if r.spills is not None:
+        row("values that wait on the stack, words", sum(s.slots for s in r.spills))
+        row("stack accesses in innermost loops", sum(s.inner for s in r.spills))
     row("outputs that differ from the host's", r.mismatches)
     if r.host_us["fuse2c"] is not None:
         for who, value in r.host_us.items():

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from fuse2c import memory, price
 from fuse2c.plan import Plan
 from fuse2c.price import Cost
 from fuse2c.target import Target
 
+T = TypeVar("T", int, str)
 SCHEMA = "fuse2c-report/1"
 
 
@@ -25,8 +26,16 @@ def of(plan: Plan, unfused: Plan, model: str) -> dict[str, Any]:
         "memory": {"bytes": plan.arena_bytes, "bound": plan.peak.bytes if plan.peak else None, "boxes": boxes(plan)},
         "front": front(plan), "cores": price.shared(plan),
         "decisions": [asdict(d) for d in plan.decisions],
-        "ends": {"inputs": list(plan.inputs), "outputs": list(plan.outputs)}, "measured": None,
+        "ends": ends(plan), "measured": None,
         "wcet": None, "wcet_note": "The worst case was not asked for."}
+
+
+def ends(plan: Plan) -> dict[str, Any]:
+    """What goes in and out, and which kernel makes the outputs."""
+    made = {t: k for k, group in enumerate(plan.kernel_steps, 1) for i in group for t in plan.steps[i].node.outputs}
+    owners = [_owner(plan, t, made) for t in plan.outputs]
+    by = [owner if isinstance(owner, int) else None for owner in owners]
+    return {"inputs": list(plan.inputs), "outputs": list(plan.outputs), "made_by": by}
 
 
 def front(plan: Plan) -> list[dict[str, Any]]:
@@ -90,8 +99,8 @@ def _kernel(plan: Plan, number: int, steps: Sequence[int], total: float) -> dict
             "reads": [k for k in read if isinstance(k, str)], "levels": levels(plan, steps, cost)}
 
 
-def _owner(plan: Plan, tensor: str, made: dict[str, int]) -> int | str:
-    """The kernel that a tensor comes from, through views; or the input's name."""
+def _owner(plan: Plan, tensor: str, made: Mapping[str, T]) -> T | str:
+    """The kernel (or step) that a tensor comes from, through views; or the input's name."""
     while tensor not in made and tensor in plan.views:
         tensor = plan.views[tensor]
     return made.get(tensor, tensor)
@@ -104,8 +113,10 @@ def _step(plan: Plan, i: int) -> dict[str, Any]:
     def text(t: str) -> str:
         kind, ring = g.type(t), plan.rings.get(plan.root(t))
         return f"{kind.dtype.value} {'x'.join(map(str, kind.shape)) or 'scalar'}" + (f", ring of {ring} rows" if ring else "")
+    made = {t: s.function for s in plan.steps for t in s.node.outputs}
+    read = dict.fromkeys(_owner(plan, t, made) for t in step.node.inputs if t and g.data(t) is None)
     return {"function": step.function, "kernel": step.kernel.name, "processors": plan.where(i),
-            "operators": [n.op for n in step.node.parts],
+            "after": [t for t in read if t in made.values()], "operators": [n.op for n in step.node.parts],
             "nodes": list(dict.fromkeys(o for n in step.node.parts for o in n.origin)),
             "inputs": [text(t) for t in step.node.inputs if t and g.data(t) is None],
             "outputs": [text(t) for t in step.node.outputs if t], "macs": step.work.macs,

@@ -30,7 +30,7 @@ class Processor:
     mac: int = 3                            # of a multiply-accumulate, with its share of loads and loops
     alu: int = 2                            # of another arithmetic operation
     launch: int = 50                        # of a call of a kernel: arguments, prologue, epilogue
-    code: int = 1000                        # bytes of a kernel's function, where its price does not say
+    code: int = 500                         # bytes of a kernel's function, where its price does not say
     turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
     clock_hz: int = 0                       # the usual clock; 0: unknown, and no time can be given
     registers: int = 13                     # r0 to r12, what a kernel may keep live

@@ -36,7 +36,7 @@ static inline float f2c_erf(float v)
     q = (q * x) + 1.061589643e-1f;
     q = (q * x) + 6.351980567e-1f;
     q = (q * x) + 1.286370754e-1f;
-    const f2c_pair exponent = f2c_add_pair(-x, -(q * x));
+    const f2c_float_pair exponent = f2c_add_pair(-x, -(q * x));
     const float outer = 1.0f - f2c_exp_mul(exponent.hi, exponent.lo, 1.0f);
     return f2c_copysign((size < 0.93f) ? inner : outer, v);
 }
@@ -48,7 +48,7 @@ static inline float f2c_gelu(float v)
 {
     const float size = f2c_abs(v);
     const float t = f2c_min(size, 14.6f);
-    const f2c_pair den = f2c_add_pair(t, 3.5f);
+    const f2c_float_pair den = f2c_add_pair(t, 3.5f);
     const float w = t / den.hi;
     const float low = f2c_div_rest(t, -(w * den.lo), den.hi, w);
     const float u = (w - 0.5f) + ((w - 0.5f) + (2.0f * low));
@@ -61,11 +61,11 @@ static inline float f2c_gelu(float v)
     g = (g * u) - 1.160527021e-1f;
     g = (g * u) + 3.154250681e-1f;
     g = (g * u) - 5.655617714e-1f;
-    const f2c_pair factor = f2c_add_pair(7.444160581e-1f, (g * u) + 1.597111610e-8f);
-    const f2c_pair part = f2c_mul_pair(w, factor.hi);
-    const f2c_pair square = f2c_mul_pair(t, t);
+    const f2c_float_pair factor = f2c_add_pair(7.444160581e-1f, (g * u) + 1.597111610e-8f);
+    const f2c_float_pair part = f2c_mul_pair(w, factor.hi);
+    const f2c_float_pair square = f2c_mul_pair(t, t);
     const f2c_power e = f2c_exp_parts(-0.5f * square.hi, -0.5f * square.lo);
-    const f2c_pair product = f2c_mul_pair(part.hi, e.hi);
+    const f2c_float_pair product = f2c_mul_pair(part.hi, e.hi);
     const float rest = part.lo + ((w * factor.lo) + (low * factor.hi));
     const float tail = f2c_scale(product.hi + (product.lo + ((part.hi * e.lo) + (rest * e.hi))), e.n);
     float p = -1.121377340e-3f;
@@ -83,15 +83,15 @@ static inline float f2c_gelu_tanh(float v)
 {
     const float size = f2c_abs(v);
     const float t = f2c_min(size, 11.0f);
-    const f2c_pair square = f2c_mul_pair(t, t);
-    const f2c_pair cubic = f2c_mul_pair(square.hi, 7.13548139e-2f);
-    const f2c_pair factor = f2c_add_pair(1.59576917f, cubic.hi);
+    const f2c_float_pair square = f2c_mul_pair(t, t);
+    const f2c_float_pair cubic = f2c_mul_pair(square.hi, 7.13548139e-2f);
+    const f2c_float_pair factor = f2c_add_pair(1.59576917f, cubic.hi);
     const float constants = (square.hi * 2.39883240e-9f) - 4.53406803e-8f;
     const float low = factor.lo + (cubic.lo + ((square.lo * 7.13548139e-2f) + constants));
-    const f2c_pair twice = f2c_mul_pair(t, factor.hi);
+    const f2c_float_pair twice = f2c_mul_pair(t, factor.hi);
     const f2c_power e = f2c_exp_parts(-twice.hi, -(twice.lo + (t * low)));
-    const f2c_pair den = f2c_add_pair(1.0f, f2c_scale(e.hi, e.n));
-    const f2c_pair left = f2c_mul_pair(t, e.hi);
+    const f2c_float_pair den = f2c_add_pair(1.0f, f2c_scale(e.hi, e.n));
+    const f2c_float_pair left = f2c_mul_pair(t, e.hi);
     const uint32_t negative = (v < 0.0f) ? 1u : 0u;
     const float num = (negative != 0u) ? left.hi : t;
     const float num_low = (negative != 0u) ? (left.lo + (t * e.lo)) : 0.0f;

@@ -61,7 +61,7 @@ static inline float f2c_log(float v)
 /** log(1 + v + low) for v > -1 and finite, low small against v. */
 static inline float f2c_log1p_pair(float v, float low)
 {
-    const f2c_pair sum = f2c_add_pair(1.0f, v);
+    const f2c_float_pair sum = f2c_add_pair(1.0f, v);
     const f2c_power parts = f2c_log_split(sum.hi);
     const uint32_t near_one = (uint32_t)(v > -0.292f) & (uint32_t)(v < 0.414f);
     const float rest = ((near_one != 0u) ? low : (sum.lo + low)) / sum.hi;
@@ -80,17 +80,17 @@ static inline float f2c_log1p(float v)
 static inline float f2c_expm1(float v)
 {
     const f2c_power parts = f2c_exp_split(f2c_clamp(v, -30.0f, 91.0f), 0.0f);
-    const f2c_pair e = f2c_expm1_reduced(parts.hi, parts.lo);
+    const f2c_float_pair e = f2c_expm1_reduced(parts.hi, parts.lo);
     const int32_t n = (parts.n < 60) ? parts.n : 60;
-    const f2c_pair one = f2c_add_pair(1.0f, -f2c_exp2i(-n));
-    const f2c_pair sum = f2c_add_pair(one.hi, e.hi);
+    const f2c_float_pair one = f2c_add_pair(1.0f, -f2c_exp2i(-n));
+    const f2c_float_pair sum = f2c_add_pair(one.hi, e.hi);
     const float result = f2c_scale(sum.hi + (sum.lo + (e.lo + one.lo)), parts.n);
     return (v == 0.0f) ? v : result;
 }
 
 /** log2(v) as a pair, relative error about 2^-35, hi in 12 bits; v > 0 and finite. With s = (m - 1) / (m + 1):
  *  log2(m) = 2 / (3 ln 2) * s * (3 + s^2 + s^4 * minimax polynomial in s^2). */
-static inline f2c_pair f2c_log2_pair(float v)
+static inline f2c_float_pair f2c_log2_pair(float v)
 {
     const f2c_power parts = f2c_log_split(v);
     const float f = parts.hi;
@@ -116,7 +116,7 @@ static inline f2c_pair f2c_log2_pair(float v)
     const float high = ph * 9.619140625e-1f;
     const float low = (ph * -1.1736857402e-4f) + (pl * 9.617966939e-1f);
     const float whole = (float)parts.n;
-    f2c_pair result;
+    f2c_float_pair result;
     result.hi = f2c_head((high + low) + whole);
     result.lo = low - ((result.hi - whole) - high);
     return result;
@@ -129,11 +129,11 @@ static inline float f2c_exp2_pair(float hi, float lo)
     const uint32_t inside = (uint32_t)(sum > -155.0f) & (uint32_t)(sum < 130.0f);
     const float v = (inside != 0u) ? hi : f2c_clamp(sum, -155.0f, 130.0f);
     const int32_t n = f2c_rint((inside != 0u) ? sum : v);
-    const f2c_pair r = f2c_add_pair(v - (float)n, (inside != 0u) ? lo : 0.0f);
-    const f2c_pair natural = f2c_mul_pair(r.hi, 0.693147182f);
+    const f2c_float_pair r = f2c_add_pair(v - (float)n, (inside != 0u) ? lo : 0.0f);
+    const f2c_float_pair natural = f2c_mul_pair(r.hi, 0.693147182f);
     const float low = natural.lo + ((r.lo * 0.693147182f) - (r.hi * 1.90465421e-9f));
-    const f2c_pair e = f2c_expm1_reduced(natural.hi, low);
-    const f2c_pair one = f2c_add_pair(1.0f, e.hi);
+    const f2c_float_pair e = f2c_expm1_reduced(natural.hi, low);
+    const f2c_float_pair one = f2c_add_pair(1.0f, e.hi);
     return f2c_scale(one.hi + (one.lo + e.lo), n);
 }
 
@@ -142,7 +142,7 @@ static inline float f2c_pow(float a, float b)
 {
     const float size = f2c_abs(a);
     const uint32_t plain = (uint32_t)(size > 0.0f) & (uint32_t)(size < F2C_INFINITY);
-    const f2c_pair log2 = f2c_log2_pair((plain != 0u) ? size : 2.0f);
+    const f2c_float_pair log2 = f2c_log2_pair((plain != 0u) ? size : 2.0f);
     /* Beyond 2^33 every power but that of one overflows or underflows, as it does there. */
     const float exponent = f2c_clamp(b, -8589934592.0f, 8589934592.0f);
     const float head = f2c_head(exponent);
@@ -177,16 +177,16 @@ static inline float f2c_mish(float v)
     const f2c_power e = f2c_exp_parts(-size, 0.0f);
     const float q = f2c_scale(e.hi, e.n);
     const float q_low = f2c_scale(e.lo, e.n);
-    const f2c_pair square = f2c_mul_pair(q, q);
-    const f2c_pair sum = f2c_add_pair((left != 0u) ? 2.0f : 1.0f, (left != 0u) ? q : (2.0f * q));
+    const f2c_float_pair square = f2c_mul_pair(q, q);
+    const f2c_float_pair sum = f2c_add_pair((left != 0u) ? 2.0f : 1.0f, (left != 0u) ? q : (2.0f * q));
     const float sum_low = sum.lo + ((left != 0u) ? q_low : (2.0f * q_low));
     /* The factor q of the left side without its 2^n, which comes last: v q is a number where q is subnormal. */
-    const f2c_pair m = f2c_mul_pair(sum.hi, (left != 0u) ? e.hi : 1.0f);
+    const f2c_float_pair m = f2c_mul_pair(sum.hi, (left != 0u) ? e.hi : 1.0f);
     const float m_low = m.lo + ((left != 0u) ? ((sum_low * e.hi) + (sum.hi * e.lo)) : sum_low);
     const int32_t n = (left != 0u) ? e.n : 0;
-    const f2c_pair den = f2c_add_pair((left != 0u) ? 2.0f : (2.0f * square.hi), f2c_scale(m.hi, n));
+    const f2c_float_pair den = f2c_add_pair((left != 0u) ? 2.0f : (2.0f * square.hi), f2c_scale(m.hi, n));
     const float square_low = (left != 0u) ? 0.0f : (2.0f * (square.lo + (2.0f * (q * q_low))));
-    const f2c_pair num = f2c_mul_pair(size, m.hi);
+    const f2c_float_pair num = f2c_mul_pair(size, m.hi);
     const float num_low = num.lo + (size * m_low);
     const float part = num.hi / den.hi;
     const float den_low = den.lo + (square_low + f2c_scale(m_low, n));
@@ -197,9 +197,9 @@ static inline float f2c_mish(float v)
 }
 
 /** sqrt(hi + lo) as a pair, for hi in 2^-100..2^100. */
-static inline f2c_pair f2c_sqrt_pair(float hi, float lo)
+static inline f2c_float_pair f2c_sqrt_pair(float hi, float lo)
 {
-    f2c_pair root;
+    f2c_float_pair root;
     root.hi = f2c_sqrt(hi);
     root.lo = 0.5f * f2c_div_rest(hi, lo, root.hi, root.hi);
     return root;
@@ -217,13 +217,13 @@ static inline float f2c_asinh(float v)
 {
     const float size = f2c_abs(v);
     const float x = f2c_clamp(size, 2.44140625e-4f, 4096.0f);
-    const f2c_pair square = f2c_mul_pair(x, x);
-    const f2c_pair sum = f2c_add_pair(1.0f, square.hi);
-    const f2c_pair root = f2c_sqrt_pair(sum.hi, sum.lo + square.lo);
-    const f2c_pair den = f2c_add_pair(1.0f, root.hi);
+    const f2c_float_pair square = f2c_mul_pair(x, x);
+    const f2c_float_pair sum = f2c_add_pair(1.0f, square.hi);
+    const f2c_float_pair root = f2c_sqrt_pair(sum.hi, sum.lo + square.lo);
+    const f2c_float_pair den = f2c_add_pair(1.0f, root.hi);
     const float part = square.hi / den.hi;
     const float rest = f2c_div_rest(square.hi, square.lo - (part * (den.lo + root.lo)), den.hi, part);
-    const f2c_pair argument = f2c_add_pair(x, part);
+    const f2c_float_pair argument = f2c_add_pair(x, part);
     const float middle = f2c_log1p_pair(argument.hi, argument.lo + rest);
     const float result = (size < 4096.0f) ? middle : f2c_log_twice(size);
     const uint32_t same = (uint32_t)(size < 2.44140625e-4f) | (uint32_t)!(size < F2C_INFINITY);
@@ -235,10 +235,10 @@ static inline float f2c_acosh(float v)
 {
     const float x = f2c_clamp(v, 1.00000012f, 4096.0f);
     const float t = x - 1.0f;
-    const f2c_pair other = f2c_add_pair(t, 2.0f);
-    const f2c_pair square = f2c_mul_pair(t, other.hi);
-    const f2c_pair root = f2c_sqrt_pair(square.hi, square.lo + (t * other.lo));
-    const f2c_pair argument = f2c_add_pair(t, root.hi);
+    const f2c_float_pair other = f2c_add_pair(t, 2.0f);
+    const f2c_float_pair square = f2c_mul_pair(t, other.hi);
+    const f2c_float_pair root = f2c_sqrt_pair(square.hi, square.lo + (t * other.lo));
+    const f2c_float_pair argument = f2c_add_pair(t, root.hi);
     const float middle = f2c_log1p_pair(argument.hi, argument.lo + root.lo);
     const float result = (v < 4096.0f) ? middle : f2c_log_twice(v);
     const float edge = (v < 1.0f) ? F2C_NAN : ((v == 1.0f) ? 0.0f : v);
@@ -250,7 +250,7 @@ static inline float f2c_atanh(float v)
 {
     const float size = f2c_abs(v);
     const float x = f2c_clamp(size, 2.44140625e-4f, 0.99999994f);
-    const f2c_pair den = f2c_add_pair(1.0f, -x);
+    const f2c_float_pair den = f2c_add_pair(1.0f, -x);
     const float twice = 2.0f * x;
     const float quotient = twice / den.hi;
     const float rest = f2c_div_rest(twice, -(quotient * den.lo), den.hi, quotient);

@@ -17,7 +17,7 @@
 typedef struct {
     float hi;
     float lo;
-} f2c_pair;
+} f2c_float_pair;
 
 /** (hi + lo) * 2^n. */
 typedef struct {
@@ -62,9 +62,9 @@ static inline float f2c_head(float v)
 }
 
 /** a + b, exactly, whichever is greater. */
-static inline f2c_pair f2c_add_pair(float a, float b)
+static inline f2c_float_pair f2c_add_pair(float a, float b)
 {
-    f2c_pair sum;
+    f2c_float_pair sum;
     sum.hi = a + b;
     const float part = sum.hi - a;
     sum.lo = (a - (sum.hi - part)) + (b - part);
@@ -72,13 +72,13 @@ static inline f2c_pair f2c_add_pair(float a, float b)
 }
 
 /** a * b to 44 bits or better, for products and factors away from overflow and underflow. */
-static inline f2c_pair f2c_mul_pair(float a, float b)
+static inline f2c_float_pair f2c_mul_pair(float a, float b)
 {
     const float ah = f2c_head(a);
     const float bh = f2c_head(b);
     const float al = a - ah;
     const float bl = b - bh;
-    f2c_pair product;
+    f2c_float_pair product;
     product.hi = a * b;
     product.lo = ((((ah * bh) - product.hi) + (ah * bl)) + (al * bh)) + (al * bl);
     return product;
@@ -87,22 +87,22 @@ static inline f2c_pair f2c_mul_pair(float a, float b)
 /** (num + low) / den - quotient, to first order: what the rounding of quotient = num / den has lost. */
 static inline float f2c_div_rest(float num, float low, float den, float quotient)
 {
-    const f2c_pair back = f2c_mul_pair(quotient, den);
+    const f2c_float_pair back = f2c_mul_pair(quotient, den);
     return (((num - back.hi) - back.lo) + low) / den;
 }
 
 /** e^(hi + lo) - 1 = result.hi + result.lo for |hi| <= 0.3475 and |lo| < 2^-12; result.hi = hi.
  *  r^2 times a minimax polynomial, relative error of the whole below 2^-33. */
-static inline f2c_pair f2c_expm1_reduced(float hi, float lo)
+static inline f2c_float_pair f2c_expm1_reduced(float hi, float lo)
 {
-    const f2c_pair r = f2c_add_pair(hi, lo);
+    const f2c_float_pair r = f2c_add_pair(hi, lo);
     float q = 1.974615298e-4f;
     q = (q * r.hi) + 1.393545186e-3f;
     q = (q * r.hi) + 8.333563805e-3f;
     q = (q * r.hi) + 4.166645929e-2f;
     q = (q * r.hi) + 1.666666567e-1f;
     q = (q * r.hi) + 0.5f;
-    f2c_pair result;
+    f2c_float_pair result;
     result.hi = r.hi;
     result.lo = (r.lo + (r.lo * r.hi)) + (q * (r.hi * r.hi));
     return result;
@@ -123,8 +123,8 @@ static inline f2c_power f2c_exp_split(float x, float low)
 static inline f2c_power f2c_exp_parts(float x, float low)
 {
     f2c_power parts = f2c_exp_split(f2c_clamp(x, -160.0f, 91.0f), low);
-    const f2c_pair e = f2c_expm1_reduced(parts.hi, parts.lo);
-    const f2c_pair sum = f2c_add_pair(1.0f, e.hi);
+    const f2c_float_pair e = f2c_expm1_reduced(parts.hi, parts.lo);
+    const f2c_float_pair sum = f2c_add_pair(1.0f, e.hi);
     parts.hi = sum.hi + (sum.lo + e.lo);
     parts.lo = ((sum.hi - parts.hi) + sum.lo) + e.lo;
     return parts;

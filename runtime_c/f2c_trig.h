@@ -54,27 +54,27 @@ static inline f2c_power f2c_turns(float v)
 }
 
 /** sin(hi + lo) as a pair, for |hi| <= pi / 4. */
-static inline f2c_pair f2c_sin_reduced(float hi, float lo)
+static inline f2c_float_pair f2c_sin_reduced(float hi, float lo)
 {
     const float z = hi * hi;
     float p = 2.832635573e-6f;
     p = (p * z) - 1.985306881e-4f;
     p = (p * z) + 8.333379403e-3f;
     p = (p * z) - 1.666666716e-1f;
-    f2c_pair result;
+    f2c_float_pair result;
     result.hi = hi;
     result.lo = (p * (z * hi)) + (lo - (lo * (0.5f * z)));
     return result;
 }
 
 /** cos(hi + lo) as a pair, for |hi| <= pi / 4. */
-static inline f2c_pair f2c_cos_reduced(float hi, float lo)
+static inline f2c_float_pair f2c_cos_reduced(float hi, float lo)
 {
-    const f2c_pair z = f2c_mul_pair(hi, hi);
+    const f2c_float_pair z = f2c_mul_pair(hi, hi);
     float p = 2.443254198e-5f;
     p = (p * z.hi) - 1.388731063e-3f;
     p = (p * z.hi) + 4.166664556e-2f;
-    f2c_pair result = f2c_add_pair(1.0f, -0.5f * z.hi);
+    f2c_float_pair result = f2c_add_pair(1.0f, -0.5f * z.hi);
     result.lo += (p * (z.hi * z.hi)) - ((0.5f * z.lo) + (hi * lo));
     return result;
 }
@@ -83,8 +83,8 @@ static inline f2c_pair f2c_cos_reduced(float hi, float lo)
 static inline float f2c_sin_turned(float v, int32_t turn)
 {
     const f2c_power x = f2c_turns(v);
-    const f2c_pair s = f2c_sin_reduced(x.hi, x.lo);
-    const f2c_pair c = f2c_cos_reduced(x.hi, x.lo);
+    const f2c_float_pair s = f2c_sin_reduced(x.hi, x.lo);
+    const f2c_float_pair c = f2c_cos_reduced(x.hi, x.lo);
     const int32_t n = x.n + turn;
     const float size = ((n & 1) != 0) ? (c.hi + c.lo) : (s.hi + s.lo);
     const float result = ((n & 2) != 0) ? -size : size;
@@ -108,12 +108,12 @@ static inline float f2c_cos(float v)
 static inline float f2c_tan(float v)
 {
     const f2c_power x = f2c_turns(v);
-    const f2c_pair s = f2c_sin_reduced(x.hi, x.lo);
-    const f2c_pair c = f2c_cos_reduced(x.hi, x.lo);
+    const f2c_float_pair s = f2c_sin_reduced(x.hi, x.lo);
+    const f2c_float_pair c = f2c_cos_reduced(x.hi, x.lo);
     const uint32_t odd = (uint32_t)x.n & 1u;
     const float num = (odd != 0u) ? -c.hi : s.hi;
     const float num_low = (odd != 0u) ? -c.lo : s.lo;
-    const f2c_pair den = f2c_add_pair((odd != 0u) ? s.hi : c.hi, (odd != 0u) ? s.lo : c.lo);
+    const f2c_float_pair den = f2c_add_pair((odd != 0u) ? s.hi : c.hi, (odd != 0u) ? s.lo : c.lo);
     const float quotient = (num + num_low) / den.hi;
     const float rest = f2c_div_rest(num, num_low - (quotient * den.lo), den.hi, quotient);
     const float size = f2c_abs(v);
@@ -140,10 +140,10 @@ static inline float f2c_asin(float v)
     const uint32_t far = (size > 0.5f) ? 1u : 0u;
     const float z = (far != 0u) ? (0.5f * (1.0f - size)) : (size * size);
     const float s = (far != 0u) ? f2c_sqrt(z) : size;
-    const f2c_pair back = f2c_mul_pair(s, s);
+    const f2c_float_pair back = f2c_mul_pair(s, s);
     const float low = (z == 0.0f) ? 0.0f : (((z - back.hi) - back.lo) / (2.0f * s));
     const float rest = f2c_asin_rest(s, z);
-    const f2c_pair outer = f2c_add_pair(1.57079637f, -2.0f * s);
+    const f2c_float_pair outer = f2c_add_pair(1.57079637f, -2.0f * s);
     const float large = outer.hi + (outer.lo - ((2.0f * (rest + low)) + 4.37113883e-8f));
     const float result = (far != 0u) ? large : (s + rest);
     return f2c_copysign((size <= 1.0f) ? result : F2C_NAN, v);
@@ -156,11 +156,11 @@ static inline float f2c_acos(float v)
     const uint32_t far = (size > 0.5f) ? 1u : 0u;
     const float z = (far != 0u) ? (0.5f * (1.0f - size)) : (size * size);
     const float s = (far != 0u) ? f2c_sqrt(z) : v;
-    const f2c_pair back = f2c_mul_pair(s, s);
+    const f2c_float_pair back = f2c_mul_pair(s, s);
     const float low = ((far == 0u) || (z == 0.0f)) ? 0.0f : (((z - back.hi) - back.lo) / (2.0f * s));
     const float rest = f2c_asin_rest(s, z) + low;
-    const f2c_pair middle = f2c_add_pair(1.57079637f, -s);
-    const f2c_pair left = f2c_add_pair(3.14159274f, -2.0f * s);
+    const f2c_float_pair middle = f2c_add_pair(1.57079637f, -s);
+    const f2c_float_pair left = f2c_add_pair(3.14159274f, -2.0f * s);
     const float near_one = (2.0f * s) + (2.0f * rest);
     const float near_zero = middle.hi + (middle.lo - (rest + 4.37113883e-8f));
     const float near_minus = left.hi + (left.lo - ((2.0f * rest) + 8.74227766e-8f));
@@ -185,8 +185,8 @@ static inline float f2c_atan2(float y, float x)
     const float a = (endless != 0u) ? ((lesser == F2C_INFINITY) ? 1.0f : 0.0f) : (lesser * unit);
     const float b = ((endless != 0u) || (greater == 0.0f)) ? 1.0f : (greater * unit);
     const uint32_t outer = (a > (0.414213562f * b)) ? 1u : 0u;
-    const f2c_pair num = f2c_add_pair(a, (outer != 0u) ? -b : 0.0f);
-    const f2c_pair den = f2c_add_pair(b, (outer != 0u) ? a : 0.0f);
+    const f2c_float_pair num = f2c_add_pair(a, (outer != 0u) ? -b : 0.0f);
+    const f2c_float_pair den = f2c_add_pair(b, (outer != 0u) ? a : 0.0f);
     const float t = num.hi / den.hi;
     const float lost = f2c_div_rest(num.hi, num.lo - (t * den.lo), den.hi, t);
     const float low = (f2c_abs(t) > 5.96046448e-8f) ? lost : 0.0f;
@@ -201,7 +201,7 @@ static inline float f2c_atan2(float y, float x)
     const int32_t octant = (steep != 0u) ? (2 - (int32_t)outer) : (int32_t)outer;
     const int32_t octants = (left != 0u) ? (4 - octant) : octant;
     const float sign = ((steep ^ left) != 0u) ? -1.0f : 1.0f;
-    const f2c_pair sum = f2c_add_pair((float)octants * 0.78515625f, sign * t);
+    const f2c_float_pair sum = f2c_add_pair((float)octants * 0.78515625f, sign * t);
     const float angle = sum.hi + (sum.lo + ((sign * rest) + ((float)octants * 2.41913397e-4f)));
     const uint32_t nan = (uint32_t)(x != x) | (uint32_t)(y != y);
     return (nan != 0u) ? F2C_NAN : f2c_copysign(angle, y);

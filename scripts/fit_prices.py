@@ -26,14 +26,15 @@ import numpy as np
 import price_models
 from scipy.optimize import linprog
 
-from fuse2c import bench, frontend, price, target, toolchain
+from fuse2c import bench, fission, frontend, price, target, toolchain
 from fuse2c.calibrate import with_prices
 from fuse2c.codegen import project
-from fuse2c.errors import Fuse2cError
+from fuse2c.errors import Fuse2cError, Refused
 from fuse2c.measure import elf
 from fuse2c.names import identifier
+from fuse2c.ops.base import EFFORT
 from fuse2c.options import Options
-from fuse2c.passes import _rows, place, stream
+from fuse2c.passes import _rows, _units, place, stream
 from fuse2c.pipeline import PIPELINE
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Price
@@ -41,10 +42,12 @@ from fuse2c.target import Price
 # How each model is planned: so that there are steps of all kernels.
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
 BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
+BY_END = ("DequantizeLinear",)      # what ends a kernel so that it finishes elements one by one
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
 MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price
 OTHERS = 0.2                    # the weight of steps of random models, and of unfused plans
+OF_A_STEP = 60                  # instructions of a call of <name>_step around the row itself
 FEW = 6                         # different steps from which on all counts are fitted
 MATTERS, LIGHT = 0.01, 0.1      # share of a model's instructions from which a step counts in full; the weight of others
 
@@ -106,16 +109,35 @@ def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
         kept = None if cache is None else cache / f"{digest.hexdigest()}.json"
         if kept is not None and kept.is_file():
             return cast(dict[str, Any], json.loads(kept.read_text()))
-        result = bench.worst_case(plan)
+        kernels, total = analysed(plan)
         sizes = functions(toolchain.compile_model(toolchain.cross(flags), root, name, Path(folder) / "objects", opt="-O3"))
-    kernels = {k["name"]: {"instructions": k["instructions"], "cycles": k["cycles"],
-                           "code": sum(n for f, n in sizes.items() if re.match(rf"{k['name']}(?!\d)", f))}
-               for k in result.json()["kernels"]}
-    found = {"instructions": result.instructions, "kernels": kernels}
+    code = {f: sum(n for part, n in sizes.items() if re.match(rf"{f}(?!\d)", part)) for f in kernels}
+    found = {"instructions": total, "kernels": {f: {**row, "code": code[f]} for f, row in kernels.items()}}
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(found))
     return found
+
+
+def analysed(plan: Plan) -> tuple[dict[str, dict[str, int | None]], int]:
+    """(instructions and cycles of one call of each step's function, instructions of all), by analysis or, where that has no
+    bound, by QEMU: row by row, less what a row costs that does nothing."""
+    try:
+        result = bench.worst_case(plan)
+    except Refused as error:
+        if plan.target.emulator is None:
+            raise
+        print(f"{plan.graph.name} is measured in QEMU: {error.args[0]}", file=sys.stderr)
+    else:
+        return {k["name"]: {"instructions": k["instructions"], "cycles": k["cycles"]} for k in result.json()["kernels"]}, \
+            result.instructions
+    options = replace(plan.options, step_budget=UNLIMITED, share_kernels="never")
+    rows = fission.alone(place.run(replace(plan, options=options, target=plan.target)))
+    took = [0] * len(plan.steps)
+    for unit, instructions in zip(_units.units(rows), bench.measured(rows).steps, strict=True):
+        took[unit.step] += max(instructions - OF_A_STEP, 0)
+    return {s.function: {"instructions": n // max(s.launches, 1), "cycles": None}
+            for s, n in zip(plan.steps, took, strict=True)}, sum(took)
 
 
 def functions(objects: Iterable[Path]) -> dict[str, int]:
@@ -148,6 +170,8 @@ def fitted(group: list[Sample]) -> Price:
 def known_from(group: list[Sample]) -> tuple[str, ...]:
     """The counts that so many different steps can tell apart: few of them, and what matters most, from few steps."""
     different = len({s.instructions for s in group})
+    if all(set(s.step.spec.effort) == set(EFFORT) for s in group):
+        return (*EFFORT, "alu", "output", "operand", "row", "call")      # the kernels say themselves what they do
     main = "mac" if any(s.step.work.macs for s in group) else "output"
     return price.COUNTS if different > FEW else (main, "output", "row") if different > 2 else (main,)
 
@@ -178,21 +202,26 @@ def main() -> None:
     parser.add_argument("-t", "--target", action="append", required=True)
     parser.add_argument("--check", action="store_true", help="change nothing")
     parser.add_argument("--quick", action="store_true", help="fused plans of the named models only: for slow analyses")
+    parser.add_argument("--only", action="append", metavar="KERNEL", help="fit only these families, and keep the other prices")
     parser.add_argument("--cache", type=Path, help="folder for counts; what has the same C is not analysed again")
     parser.add_argument("models", nargs="+", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         fit(args.target, [*args.models, *(() if args.check or args.quick else price_models.write(Path(folder)))],
-            args.check, WAYS[:1] if args.quick else WAYS, args.cache)
+            args.check, WAYS[:1] if args.quick else WAYS, args.cache, args.only)
 
 
-def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]], cache: Path | None) -> None:
+def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapping[str, Any]], cache: Path | None,
+        only: list[str] | None) -> None:
     """Says how far the prices of the targets are off; unless `check`, after fitting them."""
     for name in targets:
         groups: dict[str, list[Sample]] = {}
         for s in samples(models, name, ways, cache):
             finer, family = price.families(s.step)
-            groups.setdefault(finer if family in BY_OPERATOR else family, []).append(s)
+            ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
+            family = finer if family in BY_OPERATOR or ends in BY_END else family
+            if only is None or {family, s.step.kernel.name} & set(only):
+                groups.setdefault(family, []).append(s)
         known = target.load(name).price
         prices = {k: known.get(k) if check else fitted(g) for k, g in sorted(groups.items())}
         for kernel, group in sorted(groups.items()):

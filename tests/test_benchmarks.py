@@ -46,6 +46,7 @@ def test_digits_on_two_cores(tmp_path: Path) -> None:
         {k: result[k] for k in ("instructions", "macs", "launches", "ram_bytes", "mismatches")}
     assert m4["mismatches"] == 0 and m4["flash_bytes"]["code"] == result["flash_bytes"]["code"]
     assert m4["flash_bytes"]["parameters"] + m4["flash_bytes"]["tables"] == result["flash_bytes"]["weights"]
+    assert m4["bound"] is None or m4["bound"] == pytest.approx(m4["instructions"], rel=1e-3)
     assert m55["cycles"] is None and (m4["cycles"] is None) == any("cycles" in text for text in m4["skipped"])
     assert [k["function"] for k in m4["kernels"]] == [s.function for s in compiled.plan.steps]
     assert sum(k["instructions"] for k in m4["kernels"]) == pytest.approx(m4["instructions"], rel=0.02)

@@ -14,7 +14,7 @@ from graphs import Builder
 from graphs import compile as compiled
 
 import fuse2c
-from fuse2c import target, toolchain
+from fuse2c import resources, target, toolchain
 from fuse2c.codegen import project
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -145,3 +145,15 @@ def test_a_warning_would_be_noticed(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text.replace("const int32_t v0", "const int16_t v0"), encoding="utf-8")
     with pytest.raises(fuse2c.Fuse2cError, match="does not compile"):
         toolchain.compile_object(tool, tmp_path / "wrong.c", tmp_path / "wrong.o", extra=PEDANTIC)
+
+
+@pytest.mark.parametrize("core", [*CORES, "host"])
+def test_the_headers_go_together(core: str, tmp_path: Path) -> None:
+    """A model may need any of them: no two define the same name."""
+    tools = toolchain.host() if core == "host" else toolchain.cross(target.load(core).processor.cflags)
+    if shutil.which(tools.cc) is None:
+        pytest.skip(f"{tools.cc} is not installed")
+    folder = resources.folder("runtime_c")
+    source = tmp_path / "all.c"
+    source.write_text("".join(f'#include "{header.name}"\n' for header in sorted(folder.glob("*.h"))))
+    toolchain.compile_object(tools, source, tmp_path / "all.o", include=[folder], extra=("-Wno-unused-function",))

@@ -66,6 +66,13 @@ def write(root: Path, content: onnx.ModelProto | bytes, name: str = "model.onnx"
     return path
 
 
+def conflict() -> fuse2c.Compiled:
+    """The least RAM of any plan in the least time of any other."""
+    board = "nucleo-l476rg"
+    small, fast = (fuse2c.plan(DIGITS, target=board, optimize=how).plan for how in ("ram=1", "cycles=1"))
+    return fuse2c.plan(DIGITS, target=board, ram=small.ram_bytes, deadline_ms=(fast.front[0].cycles + 1) / 80e3)
+
+
 def compiled(path: Path, target_name: str = "host", **options: Any) -> fuse2c.Compiled:
     """A model all the way to its C."""
     result = fuse2c.plan(path, target_name, **options)
@@ -120,7 +127,7 @@ def option_cases(root: Path) -> dict[str, Callable[[], object]]:
         "too little RAM": lambda: compiled(DIGITS, ram=100),
         "too little flash": lambda: compiled(DIGITS, flash=100),
         "an objective that is none": lambda: compiled(DIGITS, optimize="speed=1"),
-        "limits that conflict": lambda: fuse2c.plan(DIGITS, target="nucleo-l476rg", ram=1600, deadline_ms=4.4),
+        "limits that conflict": conflict,
         "too large for the board": lambda: compiled(write(root, broken.one("Conv", "x w", {
             "w": np.ones((50_000, 3, 1, 1), np.float32)}), "board.onnx"), "nucleo-f446re"),
         "too many bytes for the board": lambda: compiled(write(root, broken.model(

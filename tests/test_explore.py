@@ -92,7 +92,13 @@ def test_the_front_of_a_sweep() -> None:
     assert explore.unbeaten([*rows, {"key": "failed", "figures": None}], "x", "y") == {"0", "1", "3"}
 
 
-@pytest.mark.parametrize("text, said", [("ramm=1", "did you mean 'ram'"), ("ram", "is not KEY=VALUE"),
+def test_sweeps_of_limits_and_weights() -> None:
+    assert explore.sweep("deadline-ms=2.5,none") == ("deadline_ms", [2.5, None])
+    assert explore.sweep("optimize=cycles=1+ram=2,ram") == ("optimize", ["cycles=1+ram=2", "ram"])
+
+
+@pytest.mark.parametrize("text, said", [("energy_uj=x", "a number, or none"),
+                                        ("ramm=1", "did you mean 'ram'"), ("ram", "is not KEY=VALUE"),
                                         ("ram=x", "a whole number"), ("fuse=maybe", "true or false"),
                                         ("dims=1", "is no option to sweep")])
 def test_a_sweep_that_is_none(text: str, said: str) -> None:

@@ -102,6 +102,28 @@ def finished(b: Builder) -> None:
         b.output(b.op("Clip", y, b.const(np.float32(-0.5)), b.const(np.float32(1.25))))
 
 
+def elementwise(b: Builder, count: int) -> None:
+    """One operator, and several as one loop, of a number of elements."""
+    def x() -> str:
+        return b.input((1, 3, count))
+    b.output(b.op("Mul", x(), x()), b.op("Relu", b.op("Sub", b.op("Add", x(), x()), b.const(np.float32(0.25)))))
+    b.output(b.op("Clip", b.op("Add", b.op("Exp", x()), x()), b.const(np.float32(-0.5))))
+
+
+@CORES
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_elements_by_fours(count: int, core: str, tmp_path: Path) -> None:
+    """And what is left over; numbers that are none stay what they are."""
+    b = Builder()
+    elementwise(b, count)
+    compiled = compile(b, tmp_path, target=core)
+    fours = core == "cortex-m55" and count > 1
+    assert sorted(kernels(compiled)) == ["elementwise", *["elementwise_mve" if fours else "elementwise"] * 2]
+    assert_c_is_reference(compiled)
+    special = {t: np.resize(np.float32([np.nan, -1.0, np.inf, -np.inf, 3.0]), (1, 3, count)) for t in compiled.plan.inputs}
+    assert_c_is_reference(compiled, [special])
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
@@ -119,6 +141,7 @@ def all_kinds() -> Builder:
         cases.Dense((rows, 41), (15, 41), {"transB": 1}, (15,)).build(FLOAT, b)
     wide_strides(b)
     finished(b)
+    elementwise(b, 7)
     b.output(chain(b, b.input((2, 21)), (21, 8, 9), 13))
     return b
 

@@ -37,7 +37,7 @@ OWNERS = {
     "cffi": ["check*", "jit*"],
     "capstone": ["wcet/decode.py"],
     "elftools": ["wcet/image.py"],
-    "networkx": ["wcet/*"],
+    "networkx": ["wcet/*", "plots.py"],
     "matplotlib": ["plots.py"],
     "distributed": ["explore.py"],
     "highspy": ["wcet/ipet.py", "passes/_exact.py"],

@@ -102,3 +102,14 @@ def test_what_else_is_read_stays(tmp_path: Path) -> None:
     compiled = compile(b, tmp_path)
     assert not any(d.taken and d.subject.startswith("empty-channels") for d in compiled.plan.decisions)
     assert_c_is_reference(compiled)
+
+
+def test_only_what_is_still_the_models_is_compared_with_others(tmp_path: Path) -> None:
+    """A tensor with fewer channels has a name of its own: nobody takes it for the model's."""
+    compiled = compile(network(True, "relu", 1, 0, -128), tmp_path)
+    names = {t for n in compiled.plan.graph.nodes for t in n.outputs}
+    assert compiled.plan.source is not None
+    for t in names & set(compiled.plan.source.tensors):
+        assert compiled.plan.graph.type(t).shape == compiled.plan.source.type(t).shape
+    result = compiled.check(samples(compiled.plan))
+    assert not result.reference.differing and not result.outputs.differing

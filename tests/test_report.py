@@ -73,12 +73,28 @@ def test_prices_meet_qemu() -> None:
     assert price.of_plan(model.plan).instructions == pytest.approx(model.bench().instructions, rel=0.15)
 
 
+def pictures(r: dict[str, Any]) -> int:
+    """Plan, memory, front, one roofline a memory, and the steps of each kernel of several."""
+    return 3 + len(r["roofs"]) + sum(len(k["steps"]) > 1 for k in r["kernels"])
+
+
+def test_the_plan_is_a_graph(found: dict[str, Any]) -> None:
+    """Every kernel is a box that leads to its steps, every step a box inside; arrows as the data flows."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    text = page.html(found)
+    for k in found["kernels"]:
+        assert f'xlink:href="#kernel-{k["number"]}"' in text and f'id="kernel-{k["number"]}"' in text
+        inside = {s["function"] for s in k["steps"]}
+        assert all(set(s["after"]) & inside or i == 0 for i, s in enumerate(k["steps"]))
+    assert found["ends"]["made_by"] == [len(found["kernels"])]
+
+
 def test_the_page_stands_alone(found: dict[str, Any]) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     text = page.html(found)
     assert text == page.html(found)     # the same bytes
     assert re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:)([^"']*)""", text) == [] and "@import" not in text
-    assert text.count("<svg ") == 2 + len(found["roofs"]) and "currentColor" in text
+    assert text.count("<svg ") == pictures(found) and "currentColor" in text
     ids = re.findall(r'\bid="(\w+)"', re.sub(r"<svg.*?</svg>", "", text, flags=re.S))
     assert [i for i, _ in page.SECTIONS] == [i for i in ids if i in dict(page.SECTIONS)]
 
@@ -122,8 +138,11 @@ def test_a_browser_shows_it(found: dict[str, Any], browser: Any, width: int, sch
     assert tab.evaluate("document.documentElement.scrollWidth") == width        # nothing hangs over the edge
     dark = tab.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
-    assert tab.locator("svg").count() == 2 + len(many["roofs"]) and tab.locator("svg").first.bounding_box()["height"] > 100
-    box = tab.locator("details.kernel").first
+    assert tab.locator("svg").count() == pictures(many) and tab.locator("svg").first.bounding_box()["height"] > 100
+    tab.locator("#plan > .graph svg a text").first.click()      # a box of the graph opens its kernel
+    tab.wait_for_selector("details.kernel[open]", timeout=5000)
+    assert tab.locator("details.kernel[open]").count() == 1
+    box = tab.locator("details.kernel").nth(2)
     box.locator("summary").click()
     assert box.locator("li").first.is_visible()
     head = tab.locator("table.sortable th button").nth(4)

@@ -237,6 +237,7 @@ def _head(chain: Chain) -> tuple[list[str], tuple[Node, ...]]:
             t, port = step.node.inputs[load.port], port_name(all_ops()[step.node.op].ports, load.port)
             if load.literal:
                 chain.value[t] = load.literal
+                chain.four |= {t: f"f2c_reals_same({load.literal})"} if graph.type(t).dtype in WORDS else {}
             elif t not in chain.value:
                 params.append(f"{COMPUTE[graph.type(t).dtype]} {port}")
                 chain.value[t] = chain.four[t] = port

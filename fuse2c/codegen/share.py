@@ -17,7 +17,7 @@ from fuse2c.plan import Plan
 FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
-FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
+FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "GROUP_C", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
                   "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 
@@ -105,7 +105,7 @@ def share_cores(model: str, views: Sequence[View], texts: list[str]) -> list[str
             out[first.kernel] += f"{_shared(views[first.kernel], group, name, free)}\n"
             for core in group:
                 v = views[core.kernel]
-                given = [v.table[k] for k in used_keys(v, core.text)] + [str(core.constants[k]) for k in free]
+                given = [v.table[k] for k in used_keys(v, core.text)] + [f"/* {k.lower()} */ {core.constants[k]}" for k in free]
                 texts[core.kernel] = _borrower(v, texts[core.kernel], core, f"{name}({''.join(f'{g}, ' for g in given)}")
     return [text.rstrip("\n") + "\n" if text else "" for text in out]
 

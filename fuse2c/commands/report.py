@@ -29,7 +29,9 @@ def command(output: Path | None, measure: bool, no_wcet: bool, as_json: bool, **
         found = study.of(model.plan, unfused.plan, name)
         if measure:
             progress.update("building and running")
-            found["measured"] = {"unfused": unfused.bench().instructions, "fused": model.bench().instructions}
+            before, after = unfused.bench(), model.bench()
+            found["measured"] = {"unfused": before.instructions, "fused": after.instructions,
+                                 "spills": after.json()["spills"], "spills_unfused": before.json()["spills"]}
         if not no_wcet:
             progress.update("building and analysing")
             found |= _worst(model)

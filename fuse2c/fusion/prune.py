@@ -33,12 +33,13 @@ def empty_channels(g: Graph, m: Match) -> Rewrite | str:
     if len(keep) == len(gone):
         return ""
     tensors: list[Tensor] = []
-    new = [_cut(g, n, keep, tensors) for n in chain]
+    kept = {t: g.fresh(f"{t}.kept") for n in chain for t in n.outputs}
+    new = [_cut(g, n, keep, kept, tensors) for n in chain]
     behind, bias = _weights(g, reader, keep, 1 - weight_axis(reader, 2), tensors), reader.inputs[2:]
     shift = _shift(g, reader, constants, np.setdiff1d(np.nonzero(unmade)[0], keep))
     if shift.any():
         bias = (_bias(g, reader, shift, tensors),)
-    return Rewrite((*chain, reader), (*new, replace(reader, inputs=(reader.inputs[0], behind, *bias))), tuple(tensors))
+    return Rewrite((*chain, reader), (*new, replace(reader, inputs=(kept[reader.inputs[0]], behind, *bias))), tuple(tensors))
 
 
 def _chain(g: Graph, reader: Node) -> tuple[Node, ...]:
@@ -158,19 +159,21 @@ def _weights(g: Graph, n: Node, keep: np.ndarray, axis: int, tensors: list[Tenso
     return name
 
 
-def _cut(g: Graph, n: Node, keep: np.ndarray, tensors: list[Tensor]) -> Node:
-    """A node of the chain with some of its channels only; its results keep their names."""
+def _cut(g: Graph, n: Node, keep: np.ndarray, kept: dict[str, str], tensors: list[Tensor]) -> Node:
+    """A node of the chain with some of its channels only; `kept`: its results are no tensors of the model any more."""
     for t in n.outputs:
         kind = g.type(t)
-        tensors.append(Tensor(t, replace(kind, shape=(kind.shape[0], len(keep), *kind.shape[2:]))))
+        tensors.append(Tensor(kept[t], replace(kind, shape=(kind.shape[0], len(keep), *kind.shape[2:]))))
+    inputs = [kept.get(t, t) for t in n.inputs]
+    outputs = tuple(kept[t] for t in n.outputs)
     if n.op not in ("Conv", "MatMul"):
-        return n
-    inputs = [n.inputs[0], _weights(g, n, keep, weight_axis(n, 2), tensors)]
+        return replace(n, inputs=tuple(inputs), outputs=outputs)
+    inputs[1] = _weights(g, n, keep, weight_axis(n, 2), tensors)
     if len(n.inputs) > 2 and n.inputs[2]:
-        inputs.append(_weights(g, n, keep, 0, tensors, 2))
+        inputs[2] = _weights(g, n, keep, 0, tensors, 2)
     a: Any = n.attrs
     attrs = replace(a, group=len(keep)) if _is_depthwise(g, n) else a
-    return replace(n, inputs=tuple(inputs), attrs=attrs)
+    return replace(n, inputs=tuple(inputs), outputs=outputs, attrs=attrs)
 
 
 PRUNED = (Fold("empty-channels", op("Conv|MatMul", name="reader"), empty_channels,

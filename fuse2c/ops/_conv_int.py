@@ -85,7 +85,7 @@ def depthwise_spec(c: Call, names: dict[str, int], rows: _dsp_depthwise.Rows, si
         tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
     flags = {"spans": found, "tile": tiles, "taps": _dsp_depthwise.taps(rows, padding), "padding": padding,
              "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
-             "masked": masked, "ranged": any(f.ranged for f in forms), "closed": "}" if len(forms) > 1 else "",
+             "masked": masked, "ranged": any(f.ranged for f in forms),
              "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
     own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
            "MIDDLE": flowing[0].middle if flowing else _dsp_depthwise.middle(found).end}

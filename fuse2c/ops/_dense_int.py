@@ -94,4 +94,5 @@ def mve_spec(c: Call) -> Spec:
     rows = c.type(0).count // depth
     tables, flags = _mve.flags(flat, bias, True, rows, (1, columns))
     names = pixels(rows, depth, columns) | {"PAIRED": rows // 2 * 2}
-    return Spec(constants=names, tables=tables, finish=finish, by_rows=True, flags=flags | {"rowwise": True})
+    return Spec(constants=names, tables=tables, finish=finish, by_rows=True, flags=flags | {"rowwise": True},
+                effort=_mve.effort(columns, depth, rows, 1, 0))

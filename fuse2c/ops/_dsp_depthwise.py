@@ -131,6 +131,7 @@ class Form:
     masked: bool = False    # rows of padding are read from a table of its value, which all channels share
     ranged: bool = False    # they are left out
     before: str = ""        # C text in front of its call
+    after: str = ""         # and behind it
 
     @property
     def params(self) -> str:
@@ -150,7 +151,7 @@ class Form:
     @property
     def channel(self) -> str:
         """C text of where a channel starts in a row."""
-        return "((oc * X_SC) & keep[ky])" if self.masked else "(oc * X_SC)"
+        return "(oc * X_SC) & keep[ky]" if self.masked else "oc * X_SC"
 
 
 def forms(height: int, padded: bool, planar: bool) -> tuple[Form, ...]:
@@ -165,7 +166,7 @@ def forms(height: int, padded: bool, planar: bool) -> tuple[Form, ...]:
         return (replace(whole, masked=True, comment="; rows with keep = 0 are the same for all channels"),)
     inner = "\n" + " " * 12
     return (replace(whole, before=f"if ((ky_first == 0) && (ky_end == K_H)) {{{inner}"),
-            replace(edge, before=f"}} else {{{inner}"))
+            replace(edge, before=f"}} else {{{inner}", after=f"\n{inner[1:-4]}}}"))
 
 
 def taps(rows: Rows, macs: Iterable[Mac]) -> str:

@@ -39,7 +39,7 @@ class Core:
 
 
 MLA = Core(frozenset({"mla"}), 4, 8, False, (4, 5, 6, 3))  # multiplies and adds; 13 registers
-MUL = Core(frozenset({"mul"}), 1, 4, True, (2, 3))         # multiplies into an operand; 8 registers
+MUL = Core(frozenset({"mul"}), 1, 4, True, (3, 2))         # multiplies into an operand; 8 registers
 CORES = (MLA, MUL)
 
 

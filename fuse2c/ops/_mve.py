@@ -125,6 +125,17 @@ def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int,
     return {"w": packed, "b": bias}, {"tiles": tiles, "depth": LANES * steps}
 
 
+def effort(outputs: int, depth: int, width: int, rows: int, lines: int) -> dict[str, int]:
+    """What the core does for an image: tiles, their vectors of 16 elements, vectors gathered, groups of results finished.
+
+    width, rows: of the result; lines: runs of a window that are gathered, 0 where pixels are read in place.
+    """
+    fours, odd = -(-outputs // GROUP), width % 2
+    tiles = rows * (width // 2 * fours + odd * (outputs // (2 * GROUP) + -(-(outputs % (2 * GROUP)) // GROUP)))
+    gathered = rows * width * lines * -(-(depth // max(lines, 1)) // LANES)
+    return {"tile": tiles, "multiply": tiles * -(-depth // LANES), "load": gathered, "unpack": rows * width * fours}
+
+
 def tile(block: Block, dots: str, y: tuple[int, int], two: bool) -> Tile:
     """The sums of a block: s[0..3] of the first pixel or group, s[4..7] of the second one."""
     def channel(o: int) -> str:

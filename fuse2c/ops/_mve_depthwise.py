@@ -130,6 +130,18 @@ def flags(w: np.ndarray, names: dict[str, int]) -> tuple[dict[str, np.ndarray], 
         "put": put(channels, together, names)}
 
 
+def effort(names: dict[str, int], found: tuple[Tap, ...], adjacent: bool) -> dict[str, int]:
+    """What the kernel does for an image: vectors gathered, tiles of 16 lanes, products of vectors, sums of int16 that end."""
+    rows = sum(0 <= oy * names["STRIDE_H"] - names["PAD_TOP"] + ky * names["DIL_H"] < names["IN_H"]
+               for oy in range(names["OUT_H"]) for ky in range(names["K_H"]))
+    lanes = -(-names["OUT_C"] // LANES)
+    columns = -(-names["COLUMNS"] * names["COLUMN"] // LANES) if adjacent else names["COLUMNS"]
+    tiles = names["OUT_H"] * lanes * -(-names["OUT_W"] // names["PIXELS"])
+    trips = names["K_H"] * names["K_W"] // len(found)
+    return {"load": rows * lanes * columns, "tile": tiles, "multiply": tiles * len(found) * trips,
+            "unpack": tiles * trips * sum(t.ends for t in found)}
+
+
 def load(channels: int, stride: int) -> str:
     """C text of the lanes of a column: channels c and on, `stride` apart in memory."""
     if stride != 1:

@@ -188,7 +188,8 @@ def depthwise_mve_spec(c: Call) -> Spec:
     tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
     spec = base_spec(c, flags.pop("scratch"), tables, own | cropped | {"FILL": zero}, **flags)
     assert spec.finish is not None
-    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]),
+    effort = _mve_depthwise.effort({**spec.constants}, flags["taps"], flags["adjacent"])
+    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]), effort=effort,
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
@@ -212,7 +213,9 @@ def mve_spec(c: Call, direct: bool) -> Spec:
     tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
-    return base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+    spec = base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
+    lines = 0 if direct else names["K_H"]
+    return replace(spec, effort=_mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines))
 
 
 def volume_spec(c: Call) -> Spec:

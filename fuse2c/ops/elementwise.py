@@ -276,19 +276,35 @@ def spec(c: Call) -> Spec:
 
 
 def mve_when(c: Call) -> str:
-    """Elements of 8 bits that are finished four at a time, from operands that lie in memory as they do."""
+    """Elements of float32 or 8 bits that are finished four at a time, from operands that lie in memory as they do."""
     from fuse2c.ops._mve import finishes_fours
+    return fours_when(c) or finishes_fours(c)
+
+
+def group_when(c: Call) -> str:
+    """Operators of float32 that all have a form for four elements."""
+    from fuse2c.ops._mve import scalar
+    assert c.group is not None
+    g, node = c.group.graph, c.group.node
+    for n in node.parts:
+        if not scalar(g, n).words or any(g.type(t).dtype != DType.F32 for t in (*n.inputs, *n.outputs) if t):
+            return f"{n.op} has no form for four float32"
+    return fours_when(c)
+
+
+def fours_when(c: Call) -> str:
+    """One result of float32 or 8 bits, its operands in memory as it is, four neighbours at a time."""
     whole = c.group.call if c.group is not None else c
     s = spec(c)
     nest = s.flags["nest"]
-    if whole.y[0].dtype not in (DType.I8, DType.U8) or len(whole.y) > 1 or int(nest.loops[-1].end) < 4:
-        return "the result is not one tensor of 8 bits with four neighbours at a time"
+    if whole.y[0].dtype not in (DType.F32, DType.I8, DType.U8) or len(whole.y) > 1 or int(nest.loops[-1].end) < 4:
+        return "the result is not one tensor of float32 or 8 bits with four neighbours at a time"
     loads = [load for load in s.flags["loads"] if not load.literal]
     plain = (DType.F32, DType.I8, DType.U8)
     if any(load.table or whole.type(load.port).dtype not in plain for load in loads) \
             or not all(nest.adjacent(index) for index in (nest.index[0], *(load.index for load in loads))):
         return "an operand's neighbours are not those of the result"
-    return finishes_fours(c)
+    return ""
 
 
 def mve_spec(c: Call) -> Spec:
@@ -327,7 +343,9 @@ OWN: dict[str, dict[str, Callable[[Source], None]]] = {
     "IsInf": {"IsInf": from_is_inf}, "BitShift": {"BitShift": from_shift},
     "Shrink": {"Shrink": from_shrink}}
 GROUP = Op(name="Elementwise", ports=("a", "b", "c"), infer=infer, reference=reference, layout="same", anchor=True,
-           half=True, kernels=(Kernel("elementwise", spec),), docs="several of them as one loop")
+           half=True, docs="several of them as one loop",
+           kernels=(Kernel("elementwise_mve", mve_spec, when=group_when, needs=frozenset({"mve"})),
+                    Kernel("elementwise", spec)))
 OPS = (GROUP, *(operator(name, OWN.get(name, {name: from_onnx}), ("a",)) for name in UNARY),
        *(operator(name, OWN.get(name, {name: from_onnx}), ("a", "b")) for name in BINARY),
        operator("Where", {"Where": lambda src: src.node("Where", Attrs())}, ("a", "b", "c")),

@@ -13,6 +13,8 @@ from fuse2c.passes.select import refuse
 from fuse2c.passes.split import part
 from fuse2c.plan import Decision, Plan
 
+MANY = 2 ** 14      # weights from which on a kernel with vectors gains more than a launch costs
+
 
 def run(plan: Plan) -> Plan:
     """Fused nodes keep the nodes they replaced as their body."""
@@ -35,10 +37,11 @@ def run(plan: Plan) -> Plan:
 
 
 def apart(plan: Plan, g: Graph, node: Node) -> str:
-    """Why a node is better not a part of a loop nest: on a target with vectors it has a kernel that uses them."""
+    """Why a node is better no part of a loop nest: it has many weights, and a kernel that uses the vectors of the target."""
     call = replace(bind(g, node), group=Group(g, node))
     found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), None)
-    return f"its own kernel {found.name} is faster" if found is not None and found.needs & _vector.NEEDS else ""
+    many = sum(w.size for w in call.const if w is not None) >= MANY
+    return f"its own kernel {found.name} is faster" if many and found is not None and found.needs & _vector.NEEDS else ""
 
 
 def grown(plan: Plan, g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from fuse2c.fusion.dsl import barred
+from fuse2c.passes import _registers
 from fuse2c.plan import Decision, Launch, Plan
 
 SMALL = 512         # bytes that one step of a kernel may hand on to another at once
@@ -47,7 +48,7 @@ def run(plan: Plan) -> Plan:
             what = "rows take turns" if part.rows else f"at most {SMALL} bytes between them"
             log.append(Decision("join", f"{plan.steps[steps[0]].function} .. {plan.steps[steps[-1]].function}", True,
                                 f"one kernel of {len(steps)} steps: {what}"))
-    return replace(plan, decisions=plan.decisions + tuple(log))
+    return replace(plan, decisions=(*plan.decisions, *log, *_registers.decisions(plan)))
 
 
 def _runs(plan: Plan) -> Iterator[list[Launch]]:

@@ -1,3 +1,26 @@
+/* The strip of 4 pixels from column `left` on, padding filled in. Shared by 2 steps. */
+static F2C_CORE const int8_t *digits_int8_gather4(int32_t in_w, int32_t in_c, int32_t x_sw, int32_t group_c, int8_t *edge, const int8_t *x_row, int32_t left)
+{
+    enum { X_SC = 1, FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
+    int8_t *to = edge;
+    F2C_LOOPBOUND(1, 1)
+    F2C_UNROLL_BY(1)
+    for (int32_t n = 0; n < 1; ++n) {
+        F2C_LOOPBOUND(6, 6)
+        F2C_UNROLL_BY(1)
+        for (int32_t column = 0; column < 6; ++column) {
+            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
+            const int32_t inside = (ix >= 0) && (ix < in_w);
+            F2C_LOOPBOUND(1, 32)
+            for (int32_t c = 0; c < group_c; ++c) {
+                to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : FILL;
+            }
+            to += in_c;
+        }
+    }
+    return edge;
+}
+
 /* Conv > Relu
  *   from  stem_raw; stem_relu
  *   int8 [1, 1, 8, 8] -> int8 [1, 16, 8, 8]
@@ -29,13 +52,13 @@ static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t *s)
     return &t[8];
 }
 
-/* Four pixels, widened at t, times pairs of outputs; the first result is y_row[at]. The rows move on from output to output. */
+/* Four pixels, widened at t to WORDS words each, times pairs of outputs, PAIR words of the stream; the first result is y_row[at]. */
 static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
     enum { Y_SC = 8 };
     enum { WORDS = 6, PAIRS = 8, PAIR = 10 };
     const int32_t *w = digits_int8_02_conv_w, *const end = &t[4 * WORDS];
-    y_row += at;
+    y_row += at;            /* and on, from output to output */
     for (const int32_t *const w_end = &w[PAIRS * PAIR]; w < w_end;) {
         int32_t s[8];          /* of the even output, then of the odd one */
         F2C_DOTS_4(FLAT, 6, JOINED, w, t, end, s);
@@ -51,29 +74,6 @@ static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *re
         y_row += Y_SC;
         w += 2;
     }
-}
-
-/* The strip of 4 pixels from column `left` on, padding filled in. */
-static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const int8_t *x_row, int32_t left)
-{
-    enum { IN_W = 8, IN_C = 1 };
-    enum { X_SC = 1 };
-    enum { X_SW = 1, GROUP_C = 1 };
-    enum { FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
-    int8_t *to = edge;
-    F2C_UNROLL_BY(1)
-    for (int32_t n = 0; n < 1; ++n) {
-        F2C_UNROLL_BY(1)
-        for (int32_t column = 0; column < 6; ++column) {
-            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
-            const int32_t inside = (ix >= 0) && (ix < IN_W);
-            for (int32_t c = 0; c < GROUP_C; ++c) {
-                to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
-            }
-            to += IN_C;
-        }
-    }
-    return edge;
 }
 
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
@@ -101,7 +101,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
                 const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
                 const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 6));
                 const int8_t *const s = inside ? &x_rows[ky][(left * X_SW)]
-                    : digits_int8_02_conv_gather4(edge, x_rows[ky], left);
+                    : digits_int8_gather4(/* in_w */ 8, /* in_c */ 1, /* x_sw */ 1, /* group_c */ 1, edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen4(t, s);
             }
             digits_int8_02_conv_tile4(scratch, y_row, ox * Y_SW);

@@ -1,3 +1,26 @@
+/* The strip of 2 pixels from column `left` on, padding filled in. Shared by 2 steps. */
+static F2C_CORE const int8_t *digits_int8_gather2(int32_t in_w, int32_t in_c, int32_t x_sw, int32_t group_c, int8_t *edge, const int8_t *x_row, int32_t left)
+{
+    enum { X_SC = 1, FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
+    int8_t *to = edge;
+    F2C_LOOPBOUND(1, 1)
+    F2C_UNROLL_BY(1)
+    for (int32_t n = 0; n < 1; ++n) {
+        F2C_LOOPBOUND(4, 4)
+        F2C_UNROLL_BY(1)
+        for (int32_t column = 0; column < 4; ++column) {
+            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
+            const int32_t inside = (ix >= 0) && (ix < in_w);
+            F2C_LOOPBOUND(1, 32)
+            for (int32_t c = 0; c < group_c; ++c) {
+                to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : FILL;
+            }
+            to += in_c;
+        }
+    }
+    return edge;
+}
+
 /* Conv > Relu
  *   from  stem_raw; stem_relu
  *   int8 [1, 1, 8, 8] -> int8 [1, 16, 8, 8]
@@ -155,29 +178,6 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather3(int8_t *edge, const in
     return edge;
 }
 
-/* The strip of 2 pixels from column `left` on, padding filled in. */
-static F2C_CORE const int8_t *digits_int8_02_conv_gather2(int8_t *edge, const int8_t *x_row, int32_t left)
-{
-    enum { IN_W = 8, IN_C = 1 };
-    enum { X_SC = 1 };
-    enum { X_SW = 1, GROUP_C = 1 };
-    enum { FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
-    int8_t *to = edge;
-    F2C_UNROLL_BY(1)
-    for (int32_t n = 0; n < 1; ++n) {
-        F2C_UNROLL_BY(1)
-        for (int32_t column = 0; column < 4; ++column) {
-            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
-            const int32_t inside = (ix >= 0) && (ix < IN_W);
-            for (int32_t c = 0; c < GROUP_C; ++c) {
-                to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
-            }
-            to += IN_C;
-        }
-    }
-    return edge;
-}
-
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, uint32_t *restrict scratch, int32_t row, int32_t row_end)
 {
     F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 288);
@@ -214,7 +214,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
                 const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
                 const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 4));
                 const int8_t *const s = inside ? &x_rows[ky][(left * X_SW)]
-                    : digits_int8_02_conv_gather2(edge, x_rows[ky], left);
+                    : digits_int8_gather2(/* in_w */ 8, /* in_c */ 1, /* x_sw */ 1, /* group_c */ 1, edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen2(t, s);
             }
             digits_int8_02_conv_tile2(scratch, y_row, ox * Y_SW);

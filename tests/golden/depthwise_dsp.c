@@ -8,7 +8,7 @@ static inline int8_t digits_int8_03_conv_out(int32_t acc, int32_t mult)
     return (int8_t)v0;
 }
 
-/* One row of the result, channel by channel: each column of the input is added to all sums that it is in; what reaches into the next ones is carried on. */
+/* One row of the result, channel by channel: each of MIDDLE columns, and what is left, is added to all sums that it is in; what reaches into the next ones is carried on. */
 static F2C_ROW_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *restrict y_start, const int32_t *keep)
 {
     enum { OUT_C = 16, K_H = 3 };
@@ -29,7 +29,7 @@ static F2C_ROW_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *
             const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
             taps[(2 * ky) + 0] = b0;
             taps[(2 * ky) + 1] = b1;
-            rows[ky] = &x_rows[ky][((oc * X_SC) & keep[ky])];
+            rows[ky] = &x_rows[ky][(oc * X_SC) & keep[ky]];
             acc0 = f2c_smlabb(FILLS, b0, acc0);
         }
         for (int32_t ix = 0; ix < MIDDLE; ix += 4) {
@@ -87,6 +87,7 @@ static F2C_INLINE void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
         const int32_t top = (oy * STRIDE_H) - PAD_TOP;
         const int8_t *x_rows[K_H];
         int32_t keep[K_H];                  /* all bits; none of a row of padding: it has one channel for all */
+        F2C_UNROLL_BY(1)
         for (int32_t ky = 0; ky < K_H; ++ky) {
             const int32_t iy = top + (ky * DIL_H);
             const int32_t inside = (iy >= 0) && (iy < IN_H);
@@ -96,6 +97,5 @@ static F2C_INLINE void digits_int8_03_conv(const int8_t *restrict x, int8_t *res
         int8_t *const y_row = &y[(oy % 1) * Y_SH];
         F2C_MACS(K_H * K_W * OUT_W * OUT_C);
         digits_int8_03_conv_row(x_rows, y_row, keep);
-
     }
 }

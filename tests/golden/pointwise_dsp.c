@@ -43,13 +43,13 @@ static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t *s)
     return &t[0];
 }
 
-/* Four pixels, widened at t, times pairs of outputs; the first result is y_row[at]. The rows move on from output to output. */
+/* Four pixels, widened at t to WORDS words each, times pairs of outputs, PAIR words of the stream; the first result is y_row[at]. */
 static F2C_TILE_CORE void digits_int8_04_conv_tile4(const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
     enum { Y_SW = 32 };
     enum { WORDS = 8, PAIRS = 16, PAIR = 12 };
     const int32_t *w = digits_int8_04_conv_w, *const end = &t[4 * WORDS];
-    y_row += at;
+    y_row += at;            /* and on, from output to output */
     for (const int32_t *const w_end = &w[PAIRS * PAIR]; w < w_end;) {
         int32_t s[8];          /* of the even output, then of the odd one */
         F2C_DOTS_4(LOOP, 8, JOINED, w, t, end, s);
