@@ -21,14 +21,16 @@ STORES = frozenset("vstrb vstrh vstrw vstrd vst20 vst21 vst40 vst41 vst42 vst43"
 COUNTING = frozenset("vidup vddup viwdup vdwdup vshlc".split())
 """These change the core register behind their vector."""
 OTHERS = frozenset("""
-vabav vabd vabs vadd vaddv vaddva vaddlv vaddlva vand vbic vcadd vcls vclz vcmla vcmp vcmul vctp vcvt vcvtb vdup veor
-vfma vfmas vfms vhadd vhcadd vhsub vmax vmaxa vmaxv vmaxav vmaxnm vmaxnma vmaxnmv vmaxnmav vmin vmina vminv vminav
-vminnm vminnma vminnmv vminnmav vmla vmlas vmladavx vmladavax vmlav vmlava vmlaldavx vmlalv vmlalva vmlsdav vmlsdava
-vmlsldav vmlsldava vmov vmovlb vmovlt vmovnb vmovnt vmul vmulh vmullb vmullt vmvn vneg vorn vorr vpnot vpsel vpst vpt
-vqabs vqadd vqdmladh vqdmlah vqdmlash vqdmulh vqdmullb vqdmullt vqmovnb vqmovnt vqmovunb vqmovunt vqneg vqrdmladh
-vqrdmlah vqrdmlash vqrdmulh vqrshl vqrshrnb vqrshrnt vqrshrunb vqrshrunt vqshl vqshlu vqsub vrev16 vrev32 vrev64
-vrhadd vrinta vrintn vrintm vrintp vrintx vrintz vrmlalvh vrmlalvha vrmulh vrshl vrshr vrshrnb vrshrnt vshl vshllb
-vshllt vshr vshrnb vshrnt vsli vsri vsub
+vabav vabd vabs vadd vaddv vaddva vaddlv vaddlva vand vbic vcadd vcls vclz vcmla vcmp vcmul vctp vcvt vcvtb vcvta
+vcvtn vcvtp vcvtm vdup veor vfma vfmas vfms vhadd vhcadd vhsub vmax vmaxa vmaxv vmaxav vmaxnm vmaxnma vmaxnmv vmaxnmav
+vmin vmina vminv vminav vminnm vminnma vminnmv vminnmav vmla vmlas vmladavx vmladavax vmlav vmlava vmlaldavx
+vmlaldavax vmlalv vmlalva vmlsdav vmlsdava vmlsdavx vmlsdavax vmlsldav vmlsldava vmlsldavx vmlsldavax vmov vmovlb
+vmovlt vmovnb vmovnt vmul vmulh vmullb vmullt vmvn vneg vorn vorr vpnot vpsel vpst vpt vqabs vqadd vqdmladh vqdmladhx
+vqdmlsdh vqdmlsdhx vqdmlah vqdmlash vqdmulh vqdmullb vqdmullt vqmovnb vqmovnt vqmovunb vqmovunt vqneg vqrdmladh
+vqrdmladhx vqrdmlsdh vqrdmlsdhx vqrdmlah vqrdmlash vqrdmulh vqrshl vqrshrnb vqrshrnt vqrshrunb vqrshrunt vqshl vqshlu
+vqsub vrev16 vrev32 vrev64 vrhadd vrinta vrintn vrintm vrintp vrintx vrintz vrmlalvh vrmlalvha vrmlaldavhx
+vrmlaldavhax vrmlsldavh vrmlsldavha vrmlsldavhx vrmlsldavhax vrmulh vrshl vrshr vrshrnb vrshrnt vshl vshllb vshllt
+vshr vshrnb vshrnt vsli vsri vsub
 """.split())
 ALIASES = frozenset("""
 vmladav vmladava vmlaldav vmlaldava vrmlaldavh vrmlaldavha vqshrnb vqshrnt vqshrunb vqshrunt
