@@ -5,35 +5,38 @@ from __future__ import annotations
 FOUR, TWO = "{q0, q1, q2, q3}", "{q0, q1}"
 # What only computes vectors, by operands: r0 is what it was.
 COMPUTES = {
-    "q0, q1, q2": """vabd.s8 vadd.i8 vand vbic veor vfma.f32 vfms.f32 vhadd.s8 vhsub.s8 vmax.s8 vmaxnm.f32 vmin.s8 vminnm.f32
-        vmul.i8 vmulh.s8 vmullb.s8 vmullt.s8 vorn vorr vpsel vqadd.s8 vqdmladh.s8 vqdmladhx.s8 vqdmlsdh.s8
-        vqdmlsdhx.s8 vqdmulh.s8 vqdmullb.s16 vqdmullt.s16 vqrdmladh.s8 vqrdmladhx.s8 vqrdmlsdh.s8 vqrdmlsdhx.s8
-        vqrdmulh.s8 vqrshl.s8 vqshl.s8 vqsub.s8 vrhadd.s8 vrmulh.s8 vrshl.s8 vshl.s8 vsub.i8""",
+    "q0, q1, q2": """vabd.s8 vadd.i8 vand vbic veor vfma.f32 vfms.f32 vhadd.s8 vhsub.s8 vmax.s8 vmaxnm.f32 vmin.s8
+        vminnm.f32 vmul.i8 vmulh.s8 vmullb.s8 vmullt.s8 vorn vorr vpsel vqadd.s8 vqdmladh.s8
+        vqdmladhx.s8 vqdmlsdh.s8 vqdmlsdhx.s8 vqdmulh.s8 vqdmullb.s16 vqdmullt.s16 vqrdmladh.s8
+        vqrdmladhx.s8 vqrdmlsdh.s8 vqrdmlsdhx.s8 vqrdmulh.s8 vqrshl.s8 vqshl.s8 vqsub.s8 vrhadd.s8
+        vrmulh.s8 vrshl.s8 vshl.s8 vsub.i8""",
     "q0, q1, q2, #90": "vcadd.i8 vcmul.f32 vcmla.f32 vhcadd.s8",
-    "q0, q1": """vabs.s8 vcls.s8 vclz.i8 vcvt.f32.s32 vcvtb.f32.f16 vcvta.s32.f32 vcvtn.s32.f32 vcvtp.s32.f32 vcvtm.s32.f32
-        vmaxa.s8 vmaxnma.f32 vmina.s8 vminnma.f32 vmovlb.s8 vmovlt.s8 vmovnb.i16 vmovnt.i16 vmvn vneg.s8 vqabs.s8
-        vqmovnb.s16 vqmovnt.s16 vqmovunb.s16 vqmovunt.s16 vqneg.s8 vrev16.8 vrev32.8 vrev64.8 vrinta.f32 vrintn.f32
-        vrintm.f32 vrintp.f32 vrintx.f32 vrintz.f32""",
-    "q0, q1, #3": """vqrshrnb.s16 vqrshrnt.s16 vqrshrunb.s16 vqrshrunt.s16 vqshlu.s8 vqshrnb.s16 vqshrnt.s16 vqshrunb.s16
-        vqshrunt.s16 vrshr.s8 vrshrnb.i16 vrshrnt.i16 vshllb.s8 vshllt.s8 vshr.s8 vshrnb.i16 vshrnt.i16 vsli.8 vsri.8""",
+    "q0, q1": """vabs.s8 vcls.s8 vclz.i8 vcvt.f32.s32 vcvtb.f32.f16 vcvta.s32.f32 vcvtn.s32.f32 vcvtp.s32.f32
+        vcvtm.s32.f32 vmaxa.s8 vmaxnma.f32 vmina.s8 vminnma.f32 vmovlb.s8 vmovlt.s8 vmovnb.i16
+        vmovnt.i16 vmvn vneg.s8 vqabs.s8 vqmovnb.s16 vqmovnt.s16 vqmovunb.s16 vqmovunt.s16 vqneg.s8
+        vrev16.8 vrev32.8 vrev64.8 vrinta.f32 vrintn.f32 vrintm.f32 vrintp.f32 vrintx.f32 vrintz.f32""",
+    "q0, q1, #3": """vqrshrnb.s16 vqrshrnt.s16 vqrshrunb.s16 vqrshrunt.s16 vqshlu.s8 vqshrnb.s16 vqshrnt.s16
+        vqshrunb.s16 vqshrunt.s16 vrshr.s8 vrshrnb.i16 vrshrnt.i16 vshllb.s8 vshllt.s8 vshr.s8
+        vshrnb.i16 vshrnt.i16 vsli.8 vsri.8""",
     "eq, q0, q1": "vcmp.i8", "q0, [r1, q1]": "vldrd.u64", "": "vpnot", "q0, #1": "vmov.i32",
 }
 # Results in r0, which are not followed.
 RESULTS = {
-    "r0, q0, q1": """vabav.s8 vmladav.s8 vmladava.s8 vmladavx.s8 vmladavax.s8 vmlav.s8 vmlava.s8 vmlsdav.s8 vmlsdava.s8 vmlsdavx.s8
-        vmlsdavax.s8""",
-    "r0, q0": """vaddv.s8 vaddva.s8 vmaxv.s8 vmaxav.s8 vmaxnmv.f32 vmaxnmav.f32 vminv.s8 vminav.s8 vminnmv.f32 vminnmav.f32""",
+    "r0, q0, q1": """vabav.s8 vmladav.s8 vmladava.s8 vmladavx.s8 vmladavax.s8 vmlav.s8 vmlava.s8 vmlsdav.s8
+        vmlsdava.s8 vmlsdavx.s8 vmlsdavax.s8""",
+    "r0, q0": """vaddv.s8 vaddva.s8 vmaxv.s8 vmaxav.s8 vmaxnmv.f32 vmaxnmav.f32 vminv.s8 vminav.s8 vminnmv.f32
+        vminnmav.f32""",
     "r0, r1, q0": "vaddlv.s32 vaddlva.s32",
-    "r0, r1, q0, q1": """vmlaldav.s16 vmlaldava.s16 vmlaldavx.s16 vmlalv.s16 vmlalva.s16 vmlsldav.s16 vmlsldava.s16 vmlsldavx.s16
-        vmlsldavax.s16 vmlaldavax.s16 vrmlaldavh.s32 vrmlaldavha.s32 vrmlaldavhx.s32 vrmlaldavhax.s32 vrmlsldavh.s32
-        vrmlsldavha.s32 vrmlsldavhx.s32 vrmlsldavhax.s32""",
+    "r0, r1, q0, q1": """vmlaldav.s16 vmlaldava.s16 vmlaldavx.s16 vmlalv.s16 vmlalva.s16 vmlsldav.s16 vmlsldava.s16
+        vmlsldavx.s16 vmlsldavax.s16 vmlaldavax.s16 vrmlaldavh.s32 vrmlaldavha.s32 vrmlaldavhx.s32
+        vrmlaldavhax.s32 vrmlsldavh.s32 vrmlsldavha.s32 vrmlsldavhx.s32 vrmlsldavhax.s32""",
     "r0, r1, q0[2], q0[0]": "vmov", "r0, q0[1]": "vmov.32", "r0, p0": "vmrs", "q0, r0, #4": "vidup.u32 vddup.u32",
     "q0, r0, r1, #4": "viwdup.u32 vdwdup.u32", "q0, r0, #5": "vshlc",
 }
 # A core register goes into a vector: a pointer is out of sight then.
 TAKES = {
-    "q0, q1, r1": """vadd.i8 vsub.i8 vmul.i8 vqadd.s8 vqsub.s8 vhadd.s8 vhsub.s8 vqdmulh.s8 vqrdmulh.s8 vqdmullb.s16 vqdmullt.s16
-        vmla.s8 vmlas.s8 vqdmlah.s8 vqdmlash.s8 vqrdmlah.s8 vqrdmlash.s8 vfma.f32 vfmas.f32""",
+    "q0, q1, r1": """vadd.i8 vsub.i8 vmul.i8 vqadd.s8 vqsub.s8 vhadd.s8 vhsub.s8 vqdmulh.s8 vqrdmulh.s8 vqdmullb.s16
+        vqdmullt.s16 vmla.s8 vmlas.s8 vqdmlah.s8 vqdmlash.s8 vqrdmlah.s8 vqrdmlash.s8 vfma.f32 vfmas.f32""",
     "q0, r1": "vshl.s8 vqshl.s8 vrshl.s8 vqrshl.s8 vdup.32", "eq, q0, r1": "vcmp.i8", "r1": "vctp.8", "p0, r1": "vmsr",
     "q0[2], q0[0], r1, r4": "vmov", "q0[2], q0[0], r4, r1": "vmov", "q0[1], r1": "vmov.32",
     "q0, r4, r1, #4": "viwdup.u32 vdwdup.u32",
