@@ -54,7 +54,8 @@ class Writer:
             return self._value(s)
         x, y = self._expression(s, depth - 1), self._expression(s, depth - 1)
         return r.choice([*(f"({x} {op} {y})" for op in "+-*&|^"), f"({x} >> {r.randint(0, 31)})",
-                         f"({x} / {r.choice([3, 7, -3])})", f"(int)((unsigned){x} << ({y} & 31))", f"({x} / (({y} & 7) + 1))", f"(({x} < {y}) ? {x} : {y})",
+                         f"({x} / {r.choice([3, 7, -3])})", f"(int)((unsigned){x} << ({y} & 31))",
+                         f"({x} / (({y} & 7) + 1))", f"(({x} < {y}) ? {x} : {y})",
                          f"(int)(((long long){x} * {y}) >> {r.randint(1, 40)})", f"(signed char)({x})", f"({x} == {y})"])
 
     def _condition(self, s: Scope) -> str:

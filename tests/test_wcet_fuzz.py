@@ -43,7 +43,7 @@ def calls(rng: random.Random) -> str:
             f"for (int k = 0; k < {INPUTS}; k++) {{ {lines} }} return r & 0;")
 
 
-@pytest.mark.parametrize(("seed", "case"), enumerate(CASES), ids=CASES)
+@pytest.mark.parametrize(("seed", "case"), list(enumerate(CASES)), ids=CASES)
 def test_random_functions(seed: int, case: str, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short, level, cc = case.split("-")
     board, core = CORES[short]
