@@ -82,7 +82,7 @@ MORE: dict[str, list[tuple[str, int | None]]] = {M4: [
     ("movs r0, #3; rrxs r0, r0", UNKNOWN), ("movs r0, #3; smull r0, r4, r1, r2", UNKNOWN),
     ("movs r0, #3; umull r4, r0, r1, r2", UNKNOWN),
     *((f"sub sp, #8; movs r3, #9; str r3, [sp, #4]; mov r1, sp; {escape}; {ESCAPED}", UNKNOWN)
-      for escape in ("vmov s0, r1", "vmsr fpscr, r1")),
+      for escape in ("vmov s0, r1", "vmsr fpscr, r1", "str r1, [sp]; vldr s0, [sp]", "str r1, [sp]; vldm r1, {s0}")),
     *((f"{HALVES}smul{a}{b} r0, r1, r2; adds r0, #30", n + 30)
       for a, b, n in (("b", "b", 18), ("b", "t", -6), ("t", "b", -24), ("t", "t", 8))),
     *((f"{HALVES}smla{a}{b} r0, r1, r2, r3", n + 40)

@@ -67,6 +67,11 @@ VALUES: list[tuple[str, int | None]] = [
     *((f"movs r0, #60; {text}; subs r0, #{50 + size}", 10) for text, size in MOVES),
     ("movs r0, #60; vldrw.u32 q0, [r0, #16]!; subs r0, #70", 6), ("movs r0, #6; vldrw.u32 q0, [r0, #16]", 6),
     ("movs r0, #6; vldrw.u32 q0, [r0, q1]", 6), ("movs r0, #6; vldrw.u32 q0, [q1, #16]!", 6),
+    # A pointer in the frame that a load takes along is out of sight, too.
+    *((f"{POINTER}; str r2, [sp]; {text.replace('r0', 'r2')}; {THROUGH_ANY}", None)
+      for text, _ in MOVES if text.startswith("vld")),
+    (f"{POINTER}; vldrw.u32 q0, [r2]; {THROUGH_ANY}", 9),
+    (f"{POINTER}; str r2, [sp]; vldrw.u32 q0, [r4]; {THROUGH_ANY}", 9),
     # A store changes the frame where it may point there, by its base or by an address in a lane.
     *((f"{POINTER}; {text.replace('r0', 'r2')}; {LOADED}", None) for text, _ in MOVES if text.startswith("vst")),
     *((f"{POINTER}; {text} q1, [r2, q0]; {LOADED}", None) for text in ("vstrb.8", "vstrh.16", "vstrw.32", "vstrd.64")),

@@ -22,11 +22,9 @@ def translate(i: Instruction) -> list[Part]:
         size = ops[0].bytes if isinstance(ops[0], Vector) else 64
         # `[r0]!`: the base moves behind all that several instructions of a kind load or store together.
         change = update(replace(memory, offset=size) if memory.update and name[:4] in INTERLEAVED else memory)
-        parts: list[Part] = []
-        if name in STORES:
-            where, reads = address(i, memory)
-            parts.append(part(f"m.store({where}, {size}, None, 0)", reads, stays=True))
-        return [*parts, *([change] if change else [])]
+        where, reads = address(i, memory)
+        line = f"m.store({where}, {size}, None, 0)" if name in STORES else f"m.copied({where}, {size})"
+        return [part(line, reads, stays=True), *([change] if change else [])]
     cores = [op.n for op in ops if isinstance(op, Reg)]
     leading = [op.n for k, op in enumerate(ops) if isinstance(op, Reg) and all(isinstance(o, Reg) for o in ops[:k])]
     written = [] if name == "vctp" else cores[:1] if name in COUNTING else leading
