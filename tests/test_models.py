@@ -80,7 +80,8 @@ def test_host_equals_reference_and_onnxruntime(name: str) -> None:
     assert result.reference.differing == 0, result.reference.first
     if not result.ort_steps:
         pytest.skip(f"equal to the reference, but not compared with onnxruntime: {result.ort_note}")
-    cut = [s for s in model.plan.steps if any(t.endswith(".kept") for t in (*s.node.inputs, *s.node.outputs))]     # channels are gone
+    # Channels are gone in these.
+    cut = [s for s in model.plan.steps if any(t.endswith(".kept") for t in (*s.node.inputs, *s.node.outputs))]
     assert len(result.ort_steps) >= len(model.plan.steps) - len(cut) - 2, "onnxruntime was asked about hardly any layer"
     for step in model.plan.steps:
         if (found := result.ort_steps.get(step.function)) is None:

@@ -86,9 +86,8 @@ CASES = [(*combination, kernel) for n, combination in enumerate(COMBINATIONS) fo
          [list(KERNELS)[(2 * n + n // 8 + k) % len(KERNELS)] for k in (0, 1)]]
 
 
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The counting plugin for this machine's QEMU."""
+def counting_plugin(folder: Path) -> Path:
+    """The counting plugin for this machine's QEMU, built in a folder; skips where that cannot be."""
     if not shutil.which(qemu.QEMU) or not shutil.which(toolchain.ARM_GCC):
         pytest.skip(f"{qemu.QEMU} or {toolchain.ARM_GCC} is not installed")
     if "-plugin" not in subprocess.run([qemu.QEMU, "--help"], capture_output=True, text=True, check=False).stdout:
@@ -97,9 +96,14 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cc = toolchain.host().cc
     except ToolMissing as error:
         pytest.skip(str(error))
-    library = tmp_path_factory.mktemp("plugin") / "count.so"
+    library = folder / "count.so"
     toolchain.run([cc, "-shared", "-fPIC", "-O2", str(PLUGIN), "-o", str(library)], "the plugin does not compile")
     return library
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return counting_plugin(tmp_path_factory.mktemp("plugin"))
 
 
 def inputs(t: TensorType, seed: int) -> list[np.ndarray]:
@@ -114,12 +118,12 @@ def inputs(t: TensorType, seed: int) -> list[np.ndarray]:
     return [*values, turns, *(rng.integers(low, high, t.shape, endpoint=True).astype(t.dtype.numpy) for _ in range(2))]
 
 
-def counts(program: Path, name: str, board: qemu.Board, plugin: Path) -> list[int]:
-    """Exact instructions of every run of the model."""
+def counts(program: Path, entry: str, called_by: tuple[str, ...], board: qemu.Board, plugin: Path) -> list[int]:
+    """Exact instructions of every run of a function."""
     image = images.load(program)
-    callers = [(a, a + size) for a, size, symbol in image.functions if symbol in ("run_model", "run_on_painted_stack")]
+    callers = [(a, a + size) for a, size, symbol in image.functions if symbol in called_by]
     out = program.with_suffix(".counts")
-    arguments = f"{plugin},entry={image.entry(f'{name}_run')},low={min(callers)[0]},high={max(callers)[1]},out={out}"
+    arguments = f"{plugin},entry={image.entry(entry)},low={min(callers)[0]},high={max(callers)[1]},out={out}"
     toolchain.run([*qemu.command(board, program), "-plugin", arguments], "QEMU failed")
     return [int(line) for line in out.read_text().split()]
 
@@ -156,7 +160,7 @@ def test_bound_against_exact_counts(core: str, opt: str, cc: str, kernel: str, p
     board = qemu.Board(BOARDS[CORES[core]].machine, targets.load(core).processor.cflags)
     (tmp_path / "build").mkdir()
     program = qemu.build(firmware, board, tmp_path / "build", opt, ARM_CLANG if cc == "clang" else None)
-    seen = counts(program, "m", board, plugin)
+    seen = counts(program, "m_run", ("run_model", "run_on_painted_stack"), board, plugin)
     assert len(seen) == 2 * len(sets)
     try:
         result = wcet.analyse(program, "m_run", core)

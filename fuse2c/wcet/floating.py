@@ -38,10 +38,9 @@ def _single(i: Instruction) -> list[Part]:
     value, memory = i.ops
     if not isinstance(value, Vector) or not isinstance(memory, Mem) or memory.update:
         raise Refused(f"{i}: a register and an address are expected")
-    if i.name == "vldr":
-        return []
     where, reads = address(i, memory)
-    return [part(f"m.store({where}, {value.bytes}, None, 0)", reads, stays=True)]
+    line = f"m.copied({where}, {value.bytes})" if i.name == "vldr" else f"m.store({where}, {value.bytes}, None, 0)"
+    return [part(line, reads, stays=True)]
 
 
 def _several(i: Instruction) -> list[Part]:
@@ -54,9 +53,8 @@ def _several(i: Instruction) -> list[Part]:
     if base < 0:
         raise Refused(f"{i}: a base register is expected")
     down = i.name in ("vpush", "vldmdb", "vstmdb")
-    parts = []
-    if i.name in ("vpush", "vstm", "vstmdb"):
-        where = f"(None if R[{base}] is None else R[{base}] - {listed.bytes} & {M})" if down else f"R[{base}]"
-        parts.append(part(f"m.store({where}, {listed.bytes}, None, 0)", [base], stays=True))
+    where = f"(None if R[{base}] is None else R[{base}] - {listed.bytes} & {M})" if down else f"R[{base}]"
+    stores = i.name in ("vpush", "vstm", "vstmdb")
+    line = f"m.store({where}, {listed.bytes}, None, 0)" if stores else f"m.copied({where}, {listed.bytes})"
     change = update(Mem(base, -listed.bytes if down else listed.bytes, update="pre")) if moves else None
-    return [*parts, *([change] if change else [])]
+    return [part(line, [base], stays=True), *([change] if change else [])]

@@ -21,17 +21,22 @@ STORES = frozenset("vstrb vstrh vstrw vstrd vst20 vst21 vst40 vst41 vst42 vst43"
 COUNTING = frozenset("vidup vddup viwdup vdwdup vshlc".split())
 """These change the core register behind their vector."""
 OTHERS = frozenset("""
-vabav vabd vabs vadd vaddv vaddva vaddlv vaddlva vand vbic vcadd vcls vclz vcmla vcmp vcmul vctp vcvt vcvtb vcvtt vdup
-veor vfma vfmas vfms vhadd vhcadd vhsub vmax vmaxa vmaxv vmaxav vmaxnm vmaxnma vmaxnmv vmaxnmav vmin vmina vminv
-vminav vminnm vminnma vminnmv vminnmav vmla vmlas vmladav vmladava vmladavx vmladavax vmlav vmlava vmlaldav vmlaldava
-vmlaldavx vmlalv vmlalva vmlsdav vmlsdava vmlsldav vmlsldava vmov vmovlb vmovlt vmovnb vmovnt vmul vmulh vmullb vmullt
-vmvn vneg vorn vorr vpnot vpsel vpst vpt vqabs vqadd vqdmladh vqdmlah vqdmlash vqdmulh vqdmullb vqdmullt vqmovnb
-vqmovnt vqmovunb vqmovunt vqneg vqrdmladh vqrdmlah vqrdmlash vqrdmulh vqrshl vqrshrnb vqrshrnt vqrshrunb vqrshrunt
-vqshl vqshlu vqshrnb vqshrnt vqshrunb vqshrunt vqsub vrev16 vrev32 vrev64 vrhadd vrint vrinta vrintn vrintm vrintp
-vrintx vrintz vrmlaldavh vrmlaldavha vrmulh vrshl vrshr vrshrnb vrshrnt vshl vshllb vshllt vshr vshrnb vshrnt vsli
-vsri vsub vmsr vmrs
+vabav vabd vabs vadd vaddv vaddva vaddlv vaddlva vand vbic vcadd vcls vclz vcmla vcmp vcmul vctp vcvt vcvtb vcvta
+vcvtn vcvtp vcvtm vdup veor vfma vfmas vfms vhadd vhcadd vhsub vmax vmaxa vmaxv vmaxav vmaxnm vmaxnma vmaxnmv vmaxnmav
+vmin vmina vminv vminav vminnm vminnma vminnmv vminnmav vmla vmlas vmladavx vmladavax vmlav vmlava vmlaldavx
+vmlaldavax vmlalv vmlalva vmlsdav vmlsdava vmlsdavx vmlsdavax vmlsldav vmlsldava vmlsldavx vmlsldavax vmov vmovlb
+vmovlt vmovnb vmovnt vmul vmulh vmullb vmullt vmvn vneg vorn vorr vpnot vpsel vpst vpt vqabs vqadd vqdmladh vqdmladhx
+vqdmlsdh vqdmlsdhx vqdmlah vqdmlash vqdmulh vqdmullb vqdmullt vqmovnb vqmovnt vqmovunb vqmovunt vqneg vqrdmladh
+vqrdmladhx vqrdmlsdh vqrdmlsdhx vqrdmlah vqrdmlash vqrdmulh vqrshl vqrshrnb vqrshrnt vqrshrunb vqrshrunt vqshl vqshlu
+vqsub vrev16 vrev32 vrev64 vrhadd vrinta vrintn vrintm vrintp vrintx vrintz vrmlalvh vrmlalvha vrmlaldavhx
+vrmlaldavhax vrmlsldavh vrmlsldavha vrmlsldavhx vrmlsldavhax vrmulh vrshl vrshr vrshrnb vrshrnt vshl vshllb vshllt
+vshr vshrnb vshrnt vsli vsri vsub
 """.split())
-NAMES = LOADS | STORES | COUNTING | OTHERS
+ALIASES = frozenset("""
+vmladav vmladava vmlaldav vmlaldava vrmlaldavh vrmlaldavha vqshrnb vqshrnt vqshrunb vqshrunt
+""".split())
+"""Other names of the same instructions: binutils 2.40 writes vmlav and so on, another version may not."""
+NAMES = LOADS | STORES | COUNTING | OTHERS | ALIASES
 
 
 @functools.cache
@@ -54,7 +59,7 @@ def belongs(high: int, low: int) -> bool:
 def base_name(mnemonic: str) -> str:
     """The name without type and predicate: `vaddt.i32` is a `vadd` that a VPT block makes conditional."""
     name = mnemonic.partition(".")[0]
-    return name if name in NAMES or name[:-1] not in NAMES else name[:-1]
+    return name if name in NAMES or name[-1] not in "te" or name[:-1] not in NAMES else name[:-1]
 
 
 def lanes(ops: tuple) -> bool:

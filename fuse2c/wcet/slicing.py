@@ -47,8 +47,7 @@ def parts_of(function: Function, demanded: Collection[int], arguments: frozenset
             parts[i.address] = translate(i, True)
         elif here is not None:
             pointers = here[i.address].pointers
-            parts[i.address] = [p for p in parts[i.address] if not p.lines[0].startswith("m.lost(") or p.writes
-                                or p.reads & pointers]
+            parts[i.address] = [p for p in parts[i.address] if p.writes or _may_lose(p, pointers)]
     if here is None:
         for i in instructions:
             if i.name.startswith("str"):
@@ -66,6 +65,15 @@ def parts_of(function: Function, demanded: Collection[int], arguments: frozenset
         for i in more:
             followed.add(i.address)
             parts[i.address] = translate(i, True)
+
+
+def _may_lose(p: Part, pointers: frozenset[Place]) -> bool:
+    """Whether a part matters that only loses sight of a pointer, in a register or in the frame. Others do."""
+    if p.lines[0].startswith("m.lost("):
+        return bool(p.reads & pointers)
+    if p.lines[0].startswith("m.copied("):
+        return any(isinstance(place, tuple) for place in pointers) and bool(p.reads & {SP, *pointers})
+    return True
 
 
 def _matters(i: Instruction, pointers: frozenset[Place]) -> bool:

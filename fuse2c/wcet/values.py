@@ -297,6 +297,12 @@ class Memory:
         if value is not None and inside(value):
             self.wild = True
 
+    def copied(self, address: Value, width: int) -> None:
+        """Bytes that go into registers that are not followed; a pointer into the stack among them is out of sight."""
+        if address is not None and address >> WINDOW == STACK:
+            for at in range(address & ~3, address + width, 4):
+                self.lost(self.words.get(at))
+
     def loose(self, a: Value, b: Value) -> Value:
         """The unknown result of known or unknown operands."""
         self.lost(a)
