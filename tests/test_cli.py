@@ -89,7 +89,8 @@ def test_every_compiling_command_takes_every_option_of_build() -> None:
 def test_every_option_of_a_compilation_is_on_the_command_line() -> None:
     names = {p.name for p in cli.cli.commands["build"].params}
     fields = set(fuse2c.Options.__dataclass_fields__)
-    assert fields - names <= {"dims", "fuse", "no_fuse_rules", "fuse_barriers", "zeros"} and {"dim", "no_fuse", "sparsity"} <= names
+    assert fields - names <= {"dims", "fuse", "no_fuse_rules", "fuse_barriers", "zeros"}
+    assert {"dim", "no_fuse", "sparsity"} <= names
 
 
 @pytest.mark.parametrize("args, words", [
@@ -184,7 +185,8 @@ def flat(found: dict[str, Any], depth: int) -> dict[str, Any]:
 
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "integer or null": (int, type(None)), "difference": (dict,), "number": (float,),
-    "number or null": (float, type(None)), "difference or null": (dict, type(None)), "list of objects or null": (list, type(None)),
+    "number or null": (float, type(None)), "difference or null": (dict, type(None)),
+    "list of objects or null": (list, type(None)),
 }
 
 

@@ -143,3 +143,12 @@ def test_kernels_that_buy_speed_are_divided_too(tmp_path: Path) -> None:
     assert compiled.plan.shared == {0, 1} and any("winograd" in name for name in kernels(compiled))
     assert_c_is_reference(compiled, samples(compiled.plan, 2))
     check.sanitized(compiled.plan, samples(compiled.plan, 5), check.SANITIZERS[1])
+
+
+def test_two_forms_of_a_kernel_under_one_price_are_not_compared(tmp_path: Path) -> None:
+    """float32 layers have a Helium form and a plain one of one name: prices of the one say nothing of the other."""
+    b = Builder()
+    b.output(b.op("Relu", b.op("Conv", b.input((1, 16, 20, 18)), b.floats(16, 16, 3, 3), pads=[1, 1, 1, 1])))
+    compiled = compile(b, tmp_path, target="cortex-m55")
+    (step,) = compiled.plan.steps
+    assert step.processor == compiled.plan.target.cores[0] and step.kernel.needs >= {"mve"}
