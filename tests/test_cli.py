@@ -183,11 +183,9 @@ def flat(found: dict[str, Any], depth: int) -> dict[str, Any]:
     return rows
 
 
-TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "integer or null": (int, type(None)), "difference": (dict,), "number": (float,),
-    "number or null": (float, type(None)), "difference or null": (dict, type(None)),
-    "list of objects or null": (list, type(None)),
-}
+TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "difference": (dict,), "number": (float,),
+                                      "list of objects": (list,)}
+TYPES |= {f"{name} or null": (*kinds, type(None)) for name, kinds in TYPES.items()}
 
 
 def test_plan_json(run: Run) -> None:

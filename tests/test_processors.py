@@ -1,6 +1,7 @@
 """Processors of a target: which one computes a step, by prices or because it was asked for; cores that differ."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,14 @@ def changed(name: str, folder: Path, *changes: tuple[str, str]) -> str:
     path = folder / "changed.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def dear(folder: Path, call: float) -> str:
+    """Cortex-M55 with so many instructions more for a call of conv_mve."""
+    text = (target.FOLDER / "cortex-m55.toml").read_text(encoding="utf-8")
+    (old,) = re.findall(r"\[price\.conv_mve\]\n(?:.+\n)*", text)
+    own = target.load("cortex-m55").price["conv_mve"].call
+    return changed("cortex-m55", folder, (old, re.sub(r"(?m)^call = .*\n", "", old) + f"call = {own + call}\n"))
 
 
 def board(*cores: str) -> Target:
@@ -69,8 +78,7 @@ def test_helium_where_it_is_cheaper(tmp_path: Path) -> None:
     """By the prices of the file; where a kernel has none, as it was."""
     usual = compile(chain(), tmp_path, target="cortex-m55")
     assert kernels(usual)[:2] == ["conv_mve", "conv_mve"] and {s.processor for s in usual.plan.steps} == {"mve"}
-    dear = changed("cortex-m55", tmp_path, ("[price.conv_mve]", "[price.conv_mve]\ncall = 10000000.0"))
-    found = compile(chain(), tmp_path, target=dear)
+    found = compile(chain(), tmp_path, target=dear(tmp_path, 1e7))
     assert kernels(found)[:2] == ["conv_dsp", "conv_dsp"] and [s.processor for s in found.plan.steps][:2] == ["scalar"] * 2
     reasons = [d.reason for d in found.plan.decisions if d.stage == "assign" and d.taken]
     assert len(reasons) == 2 and "conv_dsp takes" in reasons[0]
@@ -90,8 +98,7 @@ def test_close_prices_change_nothing(tmp_path: Path) -> None:
     mve, plain = (price.of_step(p, p.steps[0]).instructions for p in (usual, dsp))
     for times, processor in ((0.95, "mve"), (1.05, "scalar")):
         call = times * plain / (1 - assign.SURE) - mve
-        file = changed("cortex-m55", tmp_path, ("[price.conv_mve]", f"[price.conv_mve]\ncall = {call}"))
-        assert compile(chain(), tmp_path, target=file).plan.steps[0].processor == processor
+        assert compile(chain(), tmp_path, target=dear(tmp_path, call)).plan.steps[0].processor == processor
 
 
 def test_a_node_where_it_was_asked_for(tmp_path: Path) -> None:
