@@ -20,6 +20,7 @@ pytest.importorskip("networkx", reason="networkx is not installed: pip install '
 pytest.importorskip("highspy", reason="highspy is not installed: pip install 'fuse2c[wcet]'")
 
 from fuse2c import wcet
+from fuse2c.target import load
 from fuse2c.wcet import facts
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
@@ -273,6 +274,8 @@ def test_entries_and_cores(tmp_path: Path) -> None:
     assert [r.cycles for r in by_core.values()] == [3, 1 + 1 + 3, None]
     assert by_core["cortex-m4"].cycles_status.startswith("estimate")
     assert by_core["cortex-m7"].cycles_status.startswith("measure")
+    assert [r.cycles_model for r in by_core.values()] == [None, None, round(2 * load("cortex-m7").processor.cpi)]
+    assert any("no bound" in line for line in facts.summary(by_core["cortex-m7"]))
 
 
 @needs_gcc

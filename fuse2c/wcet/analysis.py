@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fuse2c.errors import Refused, did_you_mean
-from fuse2c.target import CORES
+from fuse2c.target import CORES, load
 from fuse2c.wcet import image as images
 from fuse2c.wcet.cycles import REFILL, Costs
 from fuse2c.wcet.engine import Engine
@@ -84,7 +84,8 @@ class Result:
     """The worst case of one entry.
 
     `instructions`: the bound; `ipet`: that of the integer program, never below it. `cycles`: None without a public
-    timing table, with the reason in `cycles_status`. `stack`: bytes below the caller's frame. `single_path`: no branch
+    timing table, with the reason in `cycles_status`; `cycles_model`: then `instructions` times what one takes typically
+    on such a core, by its target file: a model and no bound. `stack`: bytes below the caller's frame. `single_path`: no branch
     depends on data, so that the bound is the exact count of every run. `branches`, `variable`: branches that data
     decides, and executed instructions whose time depends on their operands, as places in the program.
     """
@@ -97,6 +98,7 @@ class Result:
     ipet: int
     cycles: int | None
     cycles_status: str
+    cycles_model: int | None
     stack: int
     single_path: bool
     branches: tuple[str, ...]
@@ -133,6 +135,7 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
     return Result(
         elf=path.name, sha256=image.sha256, entry=entry, core=core, instructions=state.instructions,
         ipet=longest(engine, start), cycles=state.cycles if costs.known else None, cycles_status=_status(costs, single),
+        cycles_model=None if costs.known else round(state.instructions * load(core).processor.cpi),
         stack=engine.stack_bytes, single_path=single, branches=tuple(image.place(a) for a in sorted(facts.forks)),
         variable=_variable(engine), kernels=kernels, loops=_loops(engine),
         assumptions=ASSUMPTIONS + ((OBJECTS,) if interface.pointers else ())

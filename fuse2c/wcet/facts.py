@@ -15,6 +15,8 @@ def summary(result: Result) -> list[str]:
              f"  instructions : at most {result.instructions:,}" + (", exactly that" if result.single_path else ""),
              f"  as a program : {result.ipet:,} (integer program, {result.ipet / result.instructions - 1:+.2%})",
              f"  cycles       : {cycles}  {result.cycles_status}",
+             *([] if result.cycles_model is None else [f"  model        : about {result.cycles_model:,} cycles, by what an "
+                                                       f"instruction takes typically on a {result.core}: no bound"]),
              f"  stack        : {result.stack:,} bytes",
              f"  single path  : {'yes' if result.single_path else 'no'}"]
     for title, places in (("decided by data", result.branches), ("variable time", result.variable)):
