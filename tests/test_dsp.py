@@ -232,7 +232,7 @@ def test_less_scratch_is_a_smaller_tile(tmp_path: Path) -> None:
                       for s in compiled.plan.steps])
         ram = compiled.plan.ram_bytes - 1
     assert found == [[("pointwise_dsp", 3), ("conv_dsp", 4)], [("pointwise_dsp", 3), ("conv_dsp", 2)],
-                     [("pointwise_dsp", 2), ("conv_dsp", 1)], [("pointwise_dsp", 1), ("conv", 0)]]
+                     [("pointwise_dsp", 2), ("conv_dsp", 1)], [("dense_dsp", 0), ("conv", 0)]]
 
 
 @pytest.mark.parametrize(("least", "bias", "form"), [(-127, 1000, "joined"), (-127, 2 ** 26, "apart"), (-128, 1000, "bytes")])

@@ -105,7 +105,7 @@ FIRES: list[tuple[Callable[[Builder], None], list[str]]] = [
     (ep_broadcast, ["Conv > Div"]), (ep_slope, ["Conv > PRelu > Swish"]),
     (ep_relu, ["Conv > Relu"]), (ep_chain, ["Conv > Tanh > Mul > LeakyRelu > Sub"]),
     (ep_residual, ["Conv", "Conv > Add > Relu", "Conv"]), (ep_dense, ["MatMul > Sigmoid"]), (ep_general, ["MatMul > Abs"]),
-    (ep_pool, ["AveragePool > Neg"]), (ep_stored, ["Conv > Relu > Sigmoid"]),
+    (ep_pool, ["AveragePool > Neg"]), (ep_stored, ["Conv > Table"]),
     (ep_dequantise, ["Conv > Relu > DequantizeLinear"]), (ep_square, ["Conv > Mul"]),
 ]
 

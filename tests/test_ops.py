@@ -58,7 +58,8 @@ def reached(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
 
 # Kernels of other files' tests: windows in three dimensions, and what else came with its own.
 ELSEWHERE = {"conv_volume", "pool_volume"}
-CORES = "_dsp", "_mve", "_fp"       # kernels for cores with more instructions: test_dsp.py, test_mve.py, test_fp.py
+# Kernels for some cores only: test_dsp.py, test_mve.py, test_fp.py, test_vector.py.
+CORES = "_dsp", "_mve", "_fp", "_fields", "_rows", "_vec", "_quads", "_winograd"
 
 
 def test_every_kernel_has_a_case(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from simulation import fine, simulate
 import fuse2c
 from fuse2c import toolchain
 from fuse2c.codegen import project
-from fuse2c.passes import stream
+from fuse2c.passes import _search
 from fuse2c.passes.order import peak, reads, writes
 from fuse2c.plan import ALIGN, Plan
 
@@ -106,7 +106,7 @@ def test_an_operand_read_twice_by_one_kernel_lives_for_both(optimize: str, tmp_p
     x = b.op("Conv", b.input((1, *SHAPE)), b.floats(3, 3, 2, 3), pads=[1, 2, 0, 0])
     total = b.op("Add", b.op("Conv", x, b.floats(3, 3, 3, 2), pads=[2, 1, 0, 0]), x)
     b.output(b.op("Identity", b.op("MaxPool", total, kernel_shape=[2, 2])))
-    monkeypatch.setattr(stream, "FREE", 0)
+    monkeypatch.setattr(_search, "FREE", 0)
     compiled = compile(b, tmp_path, optimize=optimize)
     assert "Conv > Add" in chains(compiled) and bool(compiled.plan.rings) == (optimize == "ram")
     simulate(compiled.plan, samples(compiled.plan, 1)[0])
@@ -131,7 +131,7 @@ def test_order_lowers_the_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wide = [b.op("Conv", x, b.floats(32, 2, 1, 1)) for _ in range(2)]
     small = [b.op("MaxPool", t, kernel_shape=[3, 2], strides=[3, 2]) for t in wide]
     b.output(b.op("Add", *small))
-    monkeypatch.setattr(stream, "FREE", 0)
+    monkeypatch.setattr(_search, "FREE", 0)
     plan = compile(b, tmp_path, no_fuse_rules=("join",)).plan      # layer by layer
     wide_bytes = 32 * 6 * 8 * 4
     assert wide_bytes < plan.arena_bytes < 1.5 * wide_bytes

@@ -15,6 +15,7 @@ from fuse2c.passes import bound, select
 from fuse2c.plan import Decision, Plan, Step
 
 SURE = 0.1          # of the plain kernel's instructions: prices are that exact
+LEAST = 0.4         # share of zeros below which no such kernel was measured to take less
 MARGIN = 0.8        # of a limit, that the estimated worst case may take
 
 
@@ -28,7 +29,7 @@ def run(plan: Plan) -> Plan:
             continue
         plain, expected = price.of_step(plan, step), price.of_step(plan, other)
         why = f"{share:.0%} zeros: {expected.instructions:,.0f} instructions expected, {plain.instructions:,.0f} without it"
-        taken = expected.instructions < plain.instructions * (1 - SURE)
+        taken = share >= LEAST and expected.instructions < plain.instructions * (1 - SURE)
         trial = replace(plan, steps=tuple(other if j == i else s for j, s in enumerate(steps)))
         if taken and (limit := exceeded(trial, i)):
             taken, why = False, f"{why}: {limit}"
