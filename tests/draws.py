@@ -1,7 +1,10 @@
 """Layers drawn by hypothesis, for the tests of kernels for certain cores."""
 from __future__ import annotations
 
+from typing import Any
+
 import cases
+from graphs import Builder
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
@@ -28,3 +31,18 @@ def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool, dilate: bool = F
     if depthwise:
         return cases.Layer((1, channels, h, w), (channels, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
     return cases.Layer((1, channels, h, w), (outs, channels, kh, kw), attrs, draw(st.booleans()))
+
+
+@st.composite
+def dense(draw: st.DrawFn, rows: int, depth: tuple[int, int], columns: int) -> cases.Dense:
+    """A dense layer with a bias, of at most so many rows and columns."""
+    m, k, n = draw(st.integers(1, rows)), draw(st.integers(*depth)), draw(st.integers(1, columns))
+    return cases.Dense((m, k), (n, k), {"transB": 1}, (n,))
+
+
+def pool(b: Builder, kind: str, channels: int, attrs: dict[str, Any], zero: Any, scale: float) -> None:
+    """A pool with its channels last, as between convolutions; an average has another scale than its operand."""
+    x = b.op("Transpose", b.stored((1, 5, 6, channels), 0.05, zero), perm=[0, 3, 1, 2])
+    y = b.op(kind, x, **attrs)
+    y = b.quantise(y, 0.05 if kind == "MaxPool" else scale, zero if kind == "MaxPool" else zero.dtype.type(3))
+    b.output(b.op("Transpose", y, perm=[0, 2, 3, 1]))

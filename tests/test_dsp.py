@@ -14,7 +14,7 @@ import cases
 import numpy as np
 import pytest
 from cases import Style
-from draws import DRAW, layer
+from draws import DRAW, dense, layer, pool
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,8 +174,7 @@ def test_drawn_dense_layers(target: str, tmp_path: Path) -> None:
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
-            rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
-            cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(data.draw(stored()), b)
+            data.draw(dense(6, (1, 70), 27)).build(data.draw(stored()), b)
         compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
         assert {name.split("_")[0] for name in kernels(compiled)} <= {"pointwise", "dense"}
         assert all(name.endswith(SPECIAL[target]) for name in kernels(compiled))
@@ -272,6 +271,7 @@ def test_words_of_the_largest_sums(channels: int, weight: int, target: str, tmp_
     assert_c_is_reference(compiled)
 
 
+MEAN = 0.0638       # scale of averages
 POOLS = {
     "max": ("MaxPool", 20, {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 2, 1]}, "max_pool_dsp"),
     "max-wide": ("MaxPool", 8, {"kernel_shape": [2, 3], "dilations": [2, 1], "pads": [0, 2, 0, 1]}, "max_pool_dsp"),
@@ -283,20 +283,12 @@ POOLS = {
 }
 
 
-def pool(b: Builder, kind: str, channels: int, attrs: dict[str, Any], zero: Any) -> None:
-    """Channels last, as between convolutions."""
-    x = b.stored((1, 5, 6, channels), 0.05, zero)
-    y = b.op(kind, b.op("Transpose", x, perm=[0, 3, 1, 2]), **attrs)
-    y = b.quantise(y, 0.05 if kind == "MaxPool" else 0.0638, zero if kind == "MaxPool" else zero.dtype.type(3))
-    b.output(b.op("Transpose", y, perm=[0, 2, 3, 1]))
-
-
 @pytest.mark.parametrize("zero", [I8(-128), I8(5), I8(127), U8(0), U8(255)])
 @pytest.mark.parametrize("name", POOLS)
 def test_pools(name: str, zero: Any, tmp_path: Path) -> None:
     kind, channels, attrs, kernel = POOLS[name]
     b = Builder()
-    pool(b, kind, channels, attrs, zero)
+    pool(b, kind, channels, attrs, zero, MEAN)
     compiled = m4(b, tmp_path)
     assert kernel in kernels(compiled)
     assert_c_is_reference(compiled)
@@ -309,7 +301,7 @@ def test_pools_on_the_board(tmp_path: Path) -> None:
     b = Builder()
     for kind, channels, attrs, _ in POOLS.values():
         for zero in (I8(-128), I8(7), U8(0), U8(255)):
-            pool(b, kind, channels, attrs, zero)
+            pool(b, kind, channels, attrs, zero, MEAN)
     compiled = m4(b, tmp_path)
     assert {k for *_, k in POOLS.values()} <= set(kernels(compiled))
     assert_c_is_reference(compiled)

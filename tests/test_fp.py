@@ -8,7 +8,7 @@ import cases
 import numpy as np
 import pytest
 from cases import FLOAT
-from draws import DRAW, layer
+from draws import DRAW, dense, layer
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,8 +48,7 @@ def test_drawn_dense_layers(core: str, tmp_path: Path) -> None:
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
-            rows, depth, columns = (data.draw(st.integers(1, top)) for top in (6, 70, 27))
-            cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(FLOAT, b)
+            data.draw(dense(6, (1, 70), 27)).build(FLOAT, b)
         compiled = compile(b, tmp_path, target=core)
         assert set(kernels(compiled)) == {"pointwise_fp"}
         assert_c_is_reference(compiled)

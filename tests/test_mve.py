@@ -10,7 +10,7 @@ import cases
 import numpy as np
 import pytest
 from cases import Style
-from draws import DRAW, layer
+from draws import DRAW, dense, layer, pool
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,8 +72,7 @@ def test_drawn_dense_layers(tmp_path: Path) -> None:
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
-            rows, depth, columns = data.draw(st.integers(1, 6)), data.draw(st.integers(16, 170)), data.draw(st.integers(1, 21))
-            cases.Dense((rows, depth), (columns, depth), {"transB": 1}, (columns,)).build(data.draw(stored()), b)
+            data.draw(dense(6, (16, 170), 21)).build(data.draw(stored()), b)
         compiled = m55(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
         assert set(kernels(compiled)) == {"pointwise_mve"}
         assert_c_is_reference(compiled)
@@ -198,6 +197,7 @@ def test_no_number_is_the_least_one(tmp_path: Path) -> None:
     assert next(iter(got.values())).reshape(-1).tolist() == [-128, 127, -128, -7, -5, -7, 127, -128]
 
 
+MEAN = 0.0531       # scale of averages
 POOLS = {
     "max": ("MaxPool", 20, {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 2, 1]}, "max_pool_mve"),
     "max-narrow": ("MaxPool", 3, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "max_pool_mve"),
@@ -210,19 +210,12 @@ POOLS = {
 }
 
 
-def pool(b: Builder, kind: str, channels: int, attrs: dict[str, Any], zero: int) -> None:
-    """Channels last, as between convolutions."""
-    x = b.op("Transpose", b.stored((1, 5, 6, channels), 0.05, I8(zero)), perm=[0, 3, 1, 2])
-    y = b.quantise(b.op(kind, x, **attrs), 0.05 if kind == "MaxPool" else 0.0531, I8(zero if kind == "MaxPool" else 3))
-    b.output(b.op("Transpose", y, perm=[0, 2, 3, 1]))
-
-
 @pytest.mark.parametrize("zero", [-128, 5, 127])
 @pytest.mark.parametrize("name", POOLS)
 def test_pools(name: str, zero: int, tmp_path: Path) -> None:
     kind, channels, attrs, kernel = POOLS[name]
     b = Builder()
-    pool(b, kind, channels, attrs, zero)
+    pool(b, kind, channels, attrs, I8(zero), MEAN)
     compiled = m55(b, tmp_path)
     assert kernel in kernels(compiled)
     assert_c_is_reference(compiled)
@@ -235,7 +228,7 @@ def all_kinds() -> Builder:
     curves(b, 22, -9)
     ranges(b)
     for kind, channels, attrs, _ in POOLS.values():
-        pool(b, kind, channels, attrs, -7)
+        pool(b, kind, channels, attrs, I8(-7), MEAN)
     names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-batch",
              "conv-one-channel", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip",
              "net-planar", "net-nhwc", "net-flattened")
