@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from fuse2c.frontend import control, schemas
 from fuse2c.frontend.constants import FOLDED
 from fuse2c.ir.types import DType
-from fuse2c.ops import _scalars, all_ops, elementwise, onnx_importers
-from fuse2c.ops.base import Op
+from fuse2c.kernels import scalars
+from fuse2c.op import Op
+from fuse2c.ops import all_ops, elementwise, onnx_importers
 
 INTS = ("int8", "int16", "int32", "int64")
 GROUPS = (("all", tuple(DType)), ("floats", ("float16", "bfloat16", "float32", "float64")),
@@ -56,8 +57,8 @@ def _row(name: str, op: Op | None) -> Row:
 
 def has_kernel(op: Op, dtype: DType) -> bool:
     """Whether an elementwise operator has a C form for a type; other operators take what ONNX allows."""
-    row = _scalars.UNARY.get(op.name) or _scalars.BINARY.get(op.name)
-    return row is None or op not in elementwise.OPS or bool(_scalars.text(row, dtype))
+    row = scalars.UNARY.get(op.name) or scalars.BINARY.get(op.name)
+    return row is None or op not in elementwise.OPS or bool(scalars.text(row, dtype))
 
 
 def grouped(types: Iterable[DType]) -> list[str]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fuse2c.errors import MissesDeadline
+from fuse2c.op import bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind
 from fuse2c.passes import bound, split
 from fuse2c.passes._units import Unit, estimates, packed, units
 from fuse2c.plan import Plan, Slices

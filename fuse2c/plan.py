@@ -9,8 +9,8 @@ import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.text import dump
+from fuse2c.op import Kernel, Spec, Work, bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Kernel, Spec, Work, bind
 from fuse2c.options import Options
 from fuse2c.target import Target
 

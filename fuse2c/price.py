@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fuse2c.ops.base import EFFORT, RowWindow
+from fuse2c.op import EFFORT, RowWindow
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Clock, Price, Target
 

@@ -32,7 +32,7 @@ from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError, Refused
 from fuse2c.measure import elf
 from fuse2c.names import identifier
-from fuse2c.ops.base import EFFORT
+from fuse2c.op import EFFORT
 from fuse2c.options import Options
 from fuse2c.passes import _rows, _units, place, stream
 from fuse2c.pipeline import PIPELINE

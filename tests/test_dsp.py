@@ -23,8 +23,8 @@ from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized
 from fuse2c.codegen import project
+from fuse2c.kernels import dsp
 from fuse2c.measure import qemu
-from fuse2c.ops import _dsp
 
 I8, U8 = np.int8, np.uint8
 M4 = "cortex-m4"
@@ -209,7 +209,7 @@ def test_weight_words(least: int, bias: int, form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [*range(1, 18), 39])
 def test_a_row_is_covered_once(width: int, largest: int) -> None:
     """By as few tiles as can be, none smaller than another by more than one pixel."""
-    found = _dsp.runs(width, largest)
+    found = dsp.runs(width, largest)
     assert [ox for r in found for ox in range(r.first, r.end)] == list(range(width))
     assert all((r.end - r.first) % r.size == 0 for r in found)
     sizes = [r.size for r in found]

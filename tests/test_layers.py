@@ -15,6 +15,8 @@ PACKAGE = ROOT / "fuse2c"
 FLOORS = [
     {"errors", "names", "progress", "quant", "resources"},
     {"ir", "options", "quant"},
+    {"op"},
+    {"kernels"},
     {"ops", "target", "toolchain"},
     {"plan", "frontend", "fusion", "price", "calibrate"},
     {"passes"},

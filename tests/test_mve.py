@@ -19,8 +19,8 @@ from test_count import counted, planned
 from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized
+from fuse2c.kernels import mve, mve_depthwise
 from fuse2c.measure import qemu
-from fuse2c.ops import _mve, _mve_depthwise
 
 I8 = np.int8
 M55 = "cortex-m55"
@@ -86,7 +86,7 @@ def test_groups_cannot_overflow(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 10 ** 6)))
     w = rng.integers(-128, 128, (data.draw(st.integers(1, 9)), data.draw(st.integers(1, 25)))).astype(I8)
     w = (w * data.draw(st.sampled_from([1, 1, 0.3]))).astype(I8)
-    sizes, at = list(_mve_depthwise.groups(w)), 0
+    sizes, at = list(mve_depthwise.groups(w)), 0
     for size in sizes:
         sums = np.abs(w[:, at:at + size].astype(np.int64)).sum(axis=1)
         assert size == 1 or 128 * sums.max() < 2 ** 15
@@ -130,7 +130,7 @@ def test_other_ranges(requant: str, tmp_path: Path) -> None:
 def test_a_pixel_is_read_in_place_and_no_further() -> None:
     """Depths of no multiple of 16: the first step shares elements with the second one, each has its weight once."""
     w = np.arange(1, 1 + 3 * 21, dtype=I8).reshape(3, 21)
-    packed = _mve.pack(w, -21 % 16).reshape(1, 2, 4, 16)
+    packed = mve.pack(w, -21 % 16).reshape(1, 2, 4, 16)
     assert np.array_equal(packed[0, 0, :3, :5], w[:, :5]) and not packed[0, 0, :, 5:].any()
     assert np.array_equal(packed[0, 1, :3], w[:, 5:]) and not packed[0, :, 3].any()
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuse2c import quant, toolchain
-from fuse2c.ops import _tile
+from fuse2c.kernels import tiling
 from fuse2c.quant import Requant, SumRequant
 from fuse2c.resources import folder
 
@@ -163,7 +163,7 @@ def test_requant_in_c(mode: str, tmp_path: Path) -> None:
     assert {r.shift for r in rows} >= {1, 32, 33, 53}
     tables, columns = "", []
     for i, r in enumerate(rows):
-        done = _tile.finish(r, "0")
+        done = tiling.finish(r, "0")
         text = done.expr
         for key, values in done.tables.items():
             ctype = "float" if values.dtype == np.float32 else "int32_t"

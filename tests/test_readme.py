@@ -208,7 +208,7 @@ def test_paths_in_the_documents_exist() -> None:
 
 def test_the_row_of_an_operator_is_quoted_as_it_is() -> None:
     (quoted,) = re.findall(r'`("\w+": Row\([^`]+)`', README)
-    assert quoted in (ROOT / "fuse2c" / "ops" / "_scalars.py").read_text(encoding="utf-8")
+    assert quoted in (ROOT / "fuse2c" / "kernels" / "scalars.py").read_text(encoding="utf-8")
 
 
 def test_architecture_names_every_floor_and_pass() -> None:

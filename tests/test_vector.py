@@ -23,7 +23,7 @@ import fuse2c
 from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized, timing
-from fuse2c.ops import _vector
+from fuse2c.kernels import vector
 
 I8 = np.int8
 WIDTHS = {"__SSE2__": (), "__AVX__": ("-mavx",), "__AVX2__": ("-mavx2", "-mfma"), "__AVX512BW__": ("-mavx512f", "-mavx512bw")}
@@ -165,9 +165,9 @@ def test_nothing_is_read_behind_a_tensor(style: str, tmp_path: Path) -> None:
 
 
 def test_blocks_hold_every_output_once() -> None:
-    for elements in _vector.OF.values():
+    for elements in vector.OF.values():
         for outputs in range(1, 200):
-            found = _vector.blocks(outputs, 3, elements)
+            found = vector.blocks(outputs, 3, elements)
             assert [o for b in found for o in range(b.first, b.end)] == list(range(outputs))
             assert all(b.outs == b.lanes for b in found[:-1])
             spare = sum(-(-(b.end - b.first) // b.outs) * b.lanes for b in found) - outputs

@@ -19,8 +19,8 @@ from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized
 from fuse2c.errors import DoesNotFit
+from fuse2c.kernels import winograd
 from fuse2c.measure import qemu
-from fuse2c.ops import _winograd
 from fuse2c.ops import conv as conv_op
 from fuse2c.passes import select, spend
 
@@ -35,7 +35,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spend, "gain", lambda plan, old, new: 1.0)
 
 
-def winograd(b: Builder, folder: Path, **options: Any) -> Any:
+def built(b: Builder, folder: Path, **options: Any) -> Any:
     """The plan for a core with DSP; HostModel runs it with the portable bodies."""
     return compile(b, folder, target=M4, **{"winograd": "auto", **options})
 
@@ -61,7 +61,7 @@ def test_drawn_convolutions(tmp_path: Path, always: None) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
             data.draw(layer()).conv(data.draw(stored()), b)
-        compiled = winograd(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
+        compiled = built(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
         assert kernels(compiled) == [NAME] * 4
         assert_c_is_reference(compiled)
     run()
@@ -89,7 +89,7 @@ def test_rows_take_turns(height: int, width: int, stride: int, optimize: str, tm
     monkeypatch.setattr("fuse2c.passes._slim.variants", lambda plan: {})        # nothing gives way
     b = Builder()
     network(STYLES[0], height, width, stride, b)
-    compiled = winograd(b, tmp_path, optimize=optimize)
+    compiled = built(b, tmp_path, optimize=optimize)
     assert kernels(compiled).count(NAME) == 3 and compiled.plan.rings
     row = samples(compiled.plan, 1)[0]
     simulate(compiled.plan, row)
@@ -99,7 +99,7 @@ def test_rows_take_turns(height: int, width: int, stride: int, optimize: str, tm
 def test_rows_that_are_pushed(tmp_path: Path, always: None) -> None:
     b = Builder()
     network(STYLES[1], 9, 6, 2, b)
-    compiled = winograd(b, tmp_path, input_rows=True, optimize="ram")
+    compiled = built(b, tmp_path, input_rows=True, optimize="ram")
     row = samples(compiled.plan, 1)[0]
     simulate(compiled.plan, row)
     assert_c_is_reference(compiled)
@@ -116,7 +116,7 @@ def same_everywhere(weight: int, channels: int) -> Builder:
 
 @pytest.mark.parametrize("weight", [-128, 127])
 def test_extremes(weight: int, tmp_path: Path, always: None) -> None:
-    compiled = winograd(same_everywhere(weight, 90), tmp_path)
+    compiled = built(same_everywhere(weight, 90), tmp_path)
     assert kernels(compiled) == [NAME]
     rows = [{"x0": np.full((1, 90, 5, 6), v, I8)} for v in (-128, 127)]
     (name,) = compiled.plan.inputs
@@ -126,7 +126,7 @@ def test_extremes(weight: int, tmp_path: Path, always: None) -> None:
 
 def test_sums_that_do_not_fit_four_times_are_computed_directly(tmp_path: Path, always: None) -> None:
     """255 * 128 * 9 * 2000, four times, is beyond int32."""
-    compiled = winograd(same_everywhere(-128, 2000), tmp_path)
+    compiled = built(same_everywhere(-128, 2000), tmp_path)
     assert kernels(compiled) == ["conv_dsp"]
     call = select.anchor_call(compiled.plan, compiled.plan.steps[0].node)
     assert conv_op.is_winograd(call).startswith("four times its sums can reach")
@@ -145,7 +145,7 @@ def layers(b: Builder) -> None:
 def test_flash_is_spent_where_it_gains_most(options: dict[str, Any], taken: int, tmp_path: Path) -> None:
     b = Builder()
     layers(b)
-    compiled = winograd(b, tmp_path, **options)
+    compiled = built(b, tmp_path, **options)
     assert kernels(compiled) == [NAME] * taken + ["conv_dsp"] * (2 - taken)
     assert compiled.plan.weight_bytes <= options.get("flash", 2 ** 20)
     whys = [d.reason for d in compiled.plan.decisions if d.stage == "spend"]
@@ -158,15 +158,15 @@ def test_the_weights_have_to_fit_at_all(tmp_path: Path) -> None:
     b = Builder()
     layers(b)
     with pytest.raises(DoesNotFit, match=r"\d+ bytes of weights and about \d+ of code need"):
-        winograd(b, tmp_path, flash=2000)
+        built(b, tmp_path, flash=2000)
 
 
 def test_scratch_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
     """--ram is kept: the direct form has less scratch."""
     b = Builder()
     layers(b)
-    least = winograd(b, tmp_path, winograd="off").plan.ram_bytes
-    compiled = winograd(b, tmp_path, ram=least)
+    least = built(b, tmp_path, winograd="off").plan.ram_bytes
+    compiled = built(b, tmp_path, ram=least)
     assert compiled.plan.ram_bytes <= least and "conv_dsp" in kernels(compiled)
     assert any("bytes of scratch" in d.reason for d in compiled.plan.decisions if d.stage == "spend" and not d.taken)
     assert_c_is_reference(compiled)
@@ -182,7 +182,7 @@ def everything() -> Builder:
 
 
 def test_under_sanitizers(tmp_path: Path, always: None) -> None:
-    compiled = winograd(everything(), tmp_path)
+    compiled = built(everything(), tmp_path)
     rows = samples(compiled.plan, 1)
     for x, y in zip(sanitized(compiled.plan, rows), run_c(compiled, rows), strict=True):
         assert all(np.array_equal(x[t], y[t]) for t in x)
@@ -195,7 +195,7 @@ needs_board = pytest.mark.skipif(shutil.which(toolchain.ARM_GCC) is None or shut
 @needs_board
 @pytest.mark.parametrize(("opt", "requant"), [("-O0", "fixed"), ("-O3", "fixed"), ("-O3", "float")])
 def test_on_the_board(opt: str, requant: str, tmp_path: Path, always: None) -> None:
-    compiled = winograd(everything(), tmp_path, requant=requant)
+    compiled = built(everything(), tmp_path, requant=requant)
     assert kernels(compiled).count(NAME) == 6
     assert bench(compiled.plan, compiled.plan, "winograd", opt=opt).mismatches == 0
 
@@ -206,7 +206,7 @@ def test_the_worst_case_is_what_is_measured(tmp_path: Path, always: None) -> Non
     pytest.importorskip("capstone", reason="capstone is not installed")
     b = Builder()
     network(STYLES[0], 9, 10, 2, b)
-    compiled = winograd(b, tmp_path)
+    compiled = built(b, tmp_path)
     measured = bench(compiled.plan, compiled.plan, "winograd").instructions
     assert measured is not None and 0 <= measured - compiled.wcet().instructions < 100
 
@@ -217,7 +217,7 @@ def test_steps_within_a_budget(tmp_path: Path, always: None) -> None:
     pytest.importorskip("capstone", reason="capstone is not installed")
     b = Builder()
     network(STYLES[0], 9, 10, 2, b)
-    compiled = winograd(b, tmp_path, step_budget=12000).proven()
+    compiled = built(b, tmp_path, step_budget=12000).proven()
     slices = compiled.plan.slices
     assert slices is not None and len(slices.first) > 5 and max(slices.bounds) <= 12000
     assert kernels(compiled).count(NAME) >= 3
@@ -228,5 +228,5 @@ def test_steps_within_a_budget(tmp_path: Path, always: None) -> None:
 def test_transformed_weights_fit_a_halfword() -> None:
     """The most that nine weights at one end give."""
     for weight in (-128, 127):
-        u = _winograd.transformed(np.full((1, 9), weight, I8))
+        u = winograd.transformed(np.full((1, 9), weight, I8))
         assert u.dtype == np.int16 and np.abs(u.astype(np.int64)).max() == 9 * abs(weight)

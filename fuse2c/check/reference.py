@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
+from fuse2c.op import bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind
 from fuse2c.plan import Plan, Step
 
 EPS = float(np.finfo(np.float32).eps)

@@ -8,10 +8,11 @@ import numpy as np
 
 from fuse2c.codegen.scalar import Chain, loaded, row_start, stored
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _nest, _tile, all_ops
-from fuse2c.ops._nest import Access
+from fuse2c.kernels import nesting, tiling
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Accumulator, Contraction, Join, Reduction, Regroup, bind, port_name
+from fuse2c.ops import all_ops
 from fuse2c.ops._program import Item, Pass, Program
-from fuse2c.ops.base import Accumulator, Contraction, Join, Reduction, Regroup, bind, port_name
 from fuse2c.ops.loop_nest import WIDE, Ref, map_tables, packed, ref
 from fuse2c.plan import Plan, Step
 
@@ -66,7 +67,7 @@ class Writer:
 
     # --- where elements lie ---
 
-    def heads(self) -> tuple[list[str], _nest.Nest]:
+    def heads(self) -> tuple[list[str], nesting.Nest]:
         """Declarations of the row pointers, and the outer loops."""
         p, axes = self.p, tuple(a for a in self.p.outer if a != self.row_axis)
         first = p.graph.type(p.results[0])
@@ -83,7 +84,7 @@ class Writer:
             accesses.append(own)
             if r.index:
                 accesses.append(self.index_access(r, axes))
-        nest = _nest.nest(extents, accesses, indent=STEP if self.row_axis is None else STEP * 2)
+        nest = nesting.nest(extents, accesses, indent=STEP if self.row_axis is None else STEP * 2)
         lines = []
         for (r, name), (own_at, maps) in zip(self.pointers.items(), at, strict=True):
             index = joined(plus(nest.index[own_at + 1], [(nest.index[k], m, s) for k, m, s in maps]), self.row(r))
@@ -182,7 +183,7 @@ class Writer:
             self.elementwise(item)
         self.chain.close()
         lines = self.chain.lines + self.stores(item)
-        one = _nest.nest(TensorType(self.p.graph.type(item.y).dtype, self.p.inner(item.y)), [a for a, _ in self.accesses])
+        one = nesting.nest(TensorType(self.p.graph.type(item.y).dtype, self.p.inner(item.y)), [a for a, _ in self.accesses])
         return self.filled(lines, one)
 
     def stores(self, item: Item) -> list[str]:
@@ -220,7 +221,7 @@ class Writer:
         if products:
             lines = self.blocks(found, products, c.lines)
         else:
-            nest = _nest.nest(TensorType(self.p.graph.type(found.items[0].y).dtype, found.inner, order=self.order(found)),
+            nest = nesting.nest(TensorType(self.p.graph.type(found.items[0].y).dtype, found.inner, order=self.order(found)),
                               self.all_accesses(len(found.inner)), indent="", letter="j")
             lines = [*nest.head.split("\n"), *(f"{nest.indent}{line}" for line in self.filled(c.lines, nest)),
                      *nest.tail.split("\n")]
@@ -228,7 +229,7 @@ class Writer:
         c.lines, self.accesses = [], []
         for item in found.items:
             if item.y in after and item.y in self.p.results:
-                ends += self.filled(self.stores(item), _nest.nest(TensorType(self.p.graph.type(item.y).dtype, ()), []))
+                ends += self.filled(self.stores(item), nesting.nest(TensorType(self.p.graph.type(item.y).dtype, ()), []))
         return [*starts, *lines, *ends]
 
     def join(self, item: Item, form: Join) -> None:
@@ -259,7 +260,7 @@ class Writer:
             found += [Access(tuple(int(a == axis) for a in range(rank))) for axis, _, _ in maps]
         return found
 
-    def filled(self, lines: list[str], nest: _nest.Nest) -> list[str]:
+    def filled(self, lines: list[str], nest: nesting.Nest) -> list[str]:
         """Lines with their indices."""
         texts, at = [], 1
         for _, maps in self.accesses:
@@ -292,7 +293,7 @@ class Writer:
         """An element of a result of several: loops over the reduced axes of what lies in memory."""
         x, p = item.node.inputs[0], self.p
         r, kind = ref(p, x, len(p.shape(x))), p.graph.type(x).dtype
-        nest = _nest.nest(TensorType(kind, tuple(p.shape(x)[a] for a in form.axes)),
+        nest = nesting.nest(TensorType(kind, tuple(p.shape(x)[a] for a in form.axes)),
                           [Access(tuple(r.strides[a] for a in form.axes))], indent="", letter="q")
         text = self.element(x, len(p.shape(x)), skip=form.axes).replace("]", f" + {nest.index[1]}]")
         names = self.accumulators(form.accumulators, self.chain.lines) | {"v": "v", "i": "q0"}
@@ -321,12 +322,12 @@ class Writer:
 
     def blocks(self, found: Pass, products: list[Item], body: list[str]) -> list[str]:
         """Loops over blocks of columns, in each the sums, and then the body for every column."""
-        nest = _nest.nest(TensorType(self.p.graph.type(products[0].y).dtype, found.inner), self.all_accesses(len(found.inner)),
-                          indent="", letter="j")
+        columns = TensorType(self.p.graph.type(products[0].y).dtype, found.inner)
+        nest = nesting.nest(columns, self.all_accesses(len(found.inner)), indent="", letter="j")
         body = self.filled(body, nest)
         column = [f"{STEP * 2}const int32_t j0 = block + u;"] * any("j0" in line for line in body)
         lines = []
-        for b in _tile.blocks(prod(found.inner), self.step.spec.flags["block"]):
+        for b in tiling.blocks(prod(found.inner), self.step.spec.flags["block"]):
             lines.append(f"for (int32_t block = {b.first}; block < {b.end}; block += {b.size}) {{")
             for n, item in enumerate(products):
                 lines += [f"{STEP}{line}" for line in self.sums(item, n, b.size)]

@@ -16,8 +16,8 @@ from fuse2c.codegen.steps import NAMES, Steps, steps
 from fuse2c.codegen.tables import Table, table
 from fuse2c.codegen.view import clean, view
 from fuse2c.ir.types import CTYPE, DType, TensorType
+from fuse2c.kernels.scalars import literal
 from fuse2c.names import Namer, identifier
-from fuse2c.ops._scalars import literal
 from fuse2c.plan import Plan
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
-from fuse2c.ops import _mve, all_ops
-from fuse2c.ops._scalars import literal
-from fuse2c.ops._tail import channel_vector
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Scalar, port_name
+from fuse2c.kernels import mve
+from fuse2c.kernels.scalars import literal
+from fuse2c.kernels.tail import channel_vector
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Scalar, port_name
+from fuse2c.ops import _fours, all_ops
 from fuse2c.ops.elementwise import Load
 from fuse2c.plan import Plan, Step
 
@@ -198,7 +199,7 @@ def out(graph: Graph, step: Step, name: str = "out") -> tuple[Out | None, dict[s
     chain = Chain(graph, step)
     params, rest = _head(chain)
     for i, node in enumerate(rest, len(step.node.parts) - len(rest)):       # the anchor's own tables have no number
-        chain.add(node, _mve.scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
+        chain.add(node, _fours.scalar(graph, node), {"abc"[p]: t for p, t in enumerate(node.inputs) if t}, f"{i}" if i else "")
     chain.close(last=True)
     final, *more = step.node.outputs
     operands = tuple(chain.operands)
@@ -269,7 +270,7 @@ def store(o: Out | None, s: Store, by_rows: bool, values: str | None = None, mor
     return f"y{row}[{s.at}] = {o.call(value, s.channel, s.at, row, more) if o else value};"
 
 
-def finished(o: Out | None, tile: _mve.Tile, dtype: DType) -> tuple[str, ...]:
+def finished(o: Out | None, tile: mve.Tile, dtype: DType) -> tuple[str, ...]:
     """The C statements that finish and store the sums of a tile: four at once where there is such a form."""
     if not tile.quads or (not o.words if o is not None else dtype not in WORDS):
         return (*tile.spill, *(store(o, lane, True) for lane in tile.lanes))

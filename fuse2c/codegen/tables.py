@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fuse2c.ir.types import CTYPE, DType
-from fuse2c.ops._scalars import literal
+from fuse2c.kernels.scalars import literal
 
 WIDTH = {1: 24, 2: 16, 4: 10, 8: 6}     # numbers a line, by element size
 

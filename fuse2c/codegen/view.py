@@ -12,11 +12,11 @@ from fuse2c.codegen import scalar
 from fuse2c.codegen.nest import Writer
 from fuse2c.codegen.scalar import Out, row_start
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
+from fuse2c.kernels.copy_rows import RowPart
+from fuse2c.kernels.tail import channel_vector
+from fuse2c.kernels.tiling import Lane, Tile
+from fuse2c.op import bind, port_name
 from fuse2c.ops import all_ops
-from fuse2c.ops._copy_rows import RowPart
-from fuse2c.ops._tail import channel_vector
-from fuse2c.ops._tile import Lane, Tile
-from fuse2c.ops.base import bind, port_name
 from fuse2c.plan import Plan, Step
 from fuse2c.price import Traffic, traffic
 

@@ -14,8 +14,8 @@ import onnx
 from fuse2c.errors import ShapeError, UnsupportedOp
 from fuse2c.frontend.structure import node_names
 from fuse2c.ir.graph import Node
+from fuse2c.op import Importer
 from fuse2c.ops import elementwise
-from fuse2c.ops.base import Importer
 from fuse2c.ops.movement import Axis, Shape, Slices
 
 OPERATORS = ("If", "Loop", "Scan")

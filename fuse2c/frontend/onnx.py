@@ -19,8 +19,8 @@ from fuse2c.frontend.constants import FOLDED, Evaluator
 from fuse2c.frontend.inputs import bound, dim_name, dtype_of, is_static, unsupported_type
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
+from fuse2c.op import Call, Importer, Source
 from fuse2c.ops import all_ops, onnx_importers
-from fuse2c.ops.base import Call, Importer, Source
 from fuse2c.ops.movement import Shape
 from fuse2c.options import Options
 

@@ -9,9 +9,9 @@ import numpy as np
 from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
 from fuse2c.fusion.folds import constant, no_channels, other_input
 from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.kernels.windowing import Window, inside
+from fuse2c.op import bind
 from fuse2c.ops import all_ops
-from fuse2c.ops._window import Window, inside
-from fuse2c.ops.base import bind
 from fuse2c.ops.movement import Pads, fill
 
 

@@ -11,8 +11,8 @@ from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
 from fuse2c.fusion.folds import constant, no_channels, weight_axis
 from fuse2c.fusion.joins import branch_to
 from fuse2c.ir.graph import Graph, Node, Tensor
+from fuse2c.op import Remap, bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Remap, bind
 from fuse2c.ops.movement import IndexMap, Slices
 
 

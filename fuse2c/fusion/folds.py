@@ -10,8 +10,8 @@ import numpy as np
 from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
+from fuse2c.op import bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind
 from fuse2c.ops.movement import Permutation, Shape
 
 

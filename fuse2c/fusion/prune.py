@@ -11,8 +11,8 @@ from fuse2c.fusion.dsl import Fold, Match, Rewrite, op
 from fuse2c.fusion.folds import weight_axis
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, Quant, TensorType
+from fuse2c.op import bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind
 
 ALONG = frozenset({"MaxPool", "AveragePool"})       # keep channels apart
 

@@ -14,8 +14,8 @@ from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
 from fuse2c.fusion.folds import constant
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType
+from fuse2c.op import Call, bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Call, bind
 from fuse2c.ops.elementwise import Attrs
 from fuse2c.ops.movement import Pads, fill
 

@@ -6,10 +6,10 @@ from math import prod
 
 from fuse2c.fusion.dsl import Fuse, Group, made, operands, results
 from fuse2c.ir.graph import Graph, Node
+from fuse2c.kernels.tail import channel_vector
+from fuse2c.op import Contraction, Reduction, Regroup, bind, layout, no_nest
 from fuse2c.ops import all_ops
 from fuse2c.ops._program import NoNest, build
-from fuse2c.ops._tail import channel_vector
-from fuse2c.ops.base import Contraction, Reduction, Regroup, bind, layout, no_nest
 
 POINTERS, PARTS = 14, 96      # of one fused loop
 

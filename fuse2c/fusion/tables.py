@@ -10,9 +10,10 @@ import numpy as np
 
 from fuse2c.fusion.dsl import Fold, Match, Rewrite, op
 from fuse2c.ir.graph import Graph, Node
-from fuse2c.ops import _stored, all_ops
-from fuse2c.ops._mve import scalar
-from fuse2c.ops.base import bind
+from fuse2c.kernels import stored
+from fuse2c.op import bind
+from fuse2c.ops import all_ops
+from fuse2c.ops._fours import scalar
 from fuse2c.ops.elementwise import Attrs, real
 
 
@@ -32,7 +33,7 @@ def to_table(g: Graph, m: Match) -> Rewrite | str:
     for n in cone:
         call = bind(g, n)
         found = [value[t] if t in value else np.asarray(g.data(t)).reshape(()) for t in n.inputs if t]
-        value[n.outputs[0]] = _stored.as_written(call, real, *found)
+        value[n.outputs[0]] = stored.as_written(call, real, *found)
     last = cone[-1]
     table = Attrs(tuple(np.broadcast_to(value[last.outputs[0]], (high - low + 1,)).tolist()))
     origin = tuple(dict.fromkeys(name for n in cone for name in n.origin))

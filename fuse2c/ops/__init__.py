@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 
-from fuse2c.ops.base import Op, Source
+from fuse2c.op import Op, Source
 
 
 @cache
 def _modules() -> tuple[ModuleType, ...]:
-    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "base" and not m.name.startswith("_"))
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
     return tuple(importlib.import_module(f"{__name__}.{name}") for name in names)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import DType, TensorType
+from fuse2c.op import Source
 from fuse2c.ops import elementwise
-from fuse2c.ops.base import Source
 
 
 @dataclass(frozen=True, slots=True)

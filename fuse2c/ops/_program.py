@@ -15,8 +15,8 @@ import numpy as np
 
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import COMPUTE
+from fuse2c.op import Contraction, Expansion, Join, Lookup, NestForm, Reduction, Regroup, Remap, bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Contraction, Expansion, Join, Lookup, NestForm, Reduction, Regroup, Remap, bind
 
 AGAIN = 3               # cheap operators that are computed a second time rather than stored
 WIDE = frozenset({"int64_t", "uint64_t", "double"})

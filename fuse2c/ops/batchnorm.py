@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fuse2c.op import Source
 from fuse2c.ops._emit import Emit
-from fuse2c.ops.base import Source
 
 
 def from_onnx(src: Source) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _lines
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Accumulator, Call, Kernel, Op, Reduction, Source, Spec, Work
+from fuse2c.kernels import lines
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Accumulator, Call, Kernel, Op, Reduction, Source, Spec, Work
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 
 
@@ -89,7 +89,7 @@ def reference_top(c: Call, x: np.ndarray) -> list[np.ndarray]:
 def spec_arg(c: Call) -> Spec:
     """Loops over the lines."""
     x, a = c.type(0), c.attrs
-    n = _lines.around(x, a.axis, c.y[0])
+    n = lines.around(x, a.axis, c.y[0])
     sign = (">" if c.node.op == "ArgMax" else "<") + ("=" if a.last else "")
     return Spec({"COUNT": x.shape[a.axis], "X_STEP": x.strides[a.axis]}, by_rows=False, flags={
         "nest": n, "from": n.index[1], "store": Store("best", "", n.index[2]), "better": sign,
@@ -99,7 +99,7 @@ def spec_arg(c: Call) -> Spec:
 def spec_top(c: Call) -> Spec:
     """Loops over the lines; both outputs lie in the same order."""
     x, y, a = c.type(0), c.y[0], c.attrs
-    n = _lines.around(x, a.axis, y)
+    n = lines.around(x, a.axis, y)
     return Spec({"COUNT": x.shape[a.axis], "K": a.k, "X_STEP": x.strides[a.axis], "Y_STEP": y.strides[a.axis]},
                 by_rows=False, flags={"nest": n, "from": n.index[1], "to": n.index[2], "value": CTYPE[x.dtype],
                                       "better": ">" if a.largest else "<"})

@@ -11,8 +11,8 @@ import numpy as np
 
 from fuse2c.ir.graph import Node
 from fuse2c.ir.types import CTYPE, DType, TensorType
+from fuse2c.op import Call, Kernel, Op, Scalar, Source, Spec
 from fuse2c.ops import elementwise
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec
 from fuse2c.ops.movement import Shape
 
 ONNX_TYPES = {1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64,

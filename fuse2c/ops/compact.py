@@ -11,9 +11,9 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import CTYPE, DType, TensorType
-from fuse2c.ops import _copy, _lines
-from fuse2c.ops._nest import index_text
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import copy, lines
+from fuse2c.kernels.nesting import index_text
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 from fuse2c.ops.movement import IndexMap, Permutation
 from fuse2c.ops.shapes import axis_of, reshape, shape_of
 
@@ -128,18 +128,18 @@ def spec_non_zero(c: Call) -> Spec:
     """One loop for each axis, in logical order."""
     x = c.type(0)
     axes = range(len(x.shape))
-    n, at = _copy.walk(x, [], axes)
+    n, at = copy.walk(x, [], axes)
     rows = [(index_text(["n"], [1], axis * x.count), text) for axis, text in zip(axes, at, strict=True)]
-    return Spec({"COUNT": c.y[0].count}, _copy.constants(c, ("x",)), by_rows=False,
+    return Spec({"COUNT": c.y[0].count}, copy.constants(c, ("x",)), by_rows=False,
                 flags={"nest": n, "at": n.index[0], "stores": rows})
 
 
 def spec_compress(c: Call) -> Spec:
     """The axis outside, the others inside."""
     x, y, a = c.type(0), c.y[0], c.attrs
-    n = _lines.around(x, a.axis, y, indent=" " * 12)
+    n = lines.around(x, a.axis, y, indent=" " * 12)
     constants = {"COUNT": y.count, "LENGTH": y.shape[a.axis], "X_STEP": x.strides[a.axis], "Y_STEP": y.strides[a.axis]}
-    return Spec(constants, _copy.constants(c, ("x",)), by_rows=False,
+    return Spec(constants, copy.constants(c, ("x",)), by_rows=False,
                 flags={"nest": n, "from": n.index[1], "to": n.index[2]})
 
 

@@ -14,19 +14,8 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import (
-    _conv_fp,
-    _dsp,
-    _fields,
-    _mve,
-    _mve_depthwise,
-    _tile,
-    _vector,
-    _vector_conv,
-    _volume,
-    _window,
-)
-from fuse2c.ops._conv import (
+from fuse2c.kernels import conv_fp, dsp, fields, mve, mve_depthwise, tiling, vector, vector_conv, volume, windowing
+from fuse2c.kernels.conv import (
     adjacent,
     base_spec,
     has_accumulator,
@@ -37,7 +26,7 @@ from fuse2c.ops._conv import (
     requant,
     unpadded,
 )
-from fuse2c.ops._conv_int import (
+from fuse2c.kernels.conv_int import (
     alone_spec,
     depthwise_rows_spec,
     dsp_spec,
@@ -48,10 +37,11 @@ from fuse2c.ops._conv_int import (
     is_grouped_dsp,
     is_pointwise_dsp,
 )
-from fuse2c.ops._conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
-from fuse2c.ops._tile import Store, index
-from fuse2c.ops._window import Window
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels.conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
+from fuse2c.kernels.tiling import Store, index
+from fuse2c.kernels.windowing import Window
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops import _fours
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +57,12 @@ def from_onnx(src: Source) -> None:
     weights = src.graph.type(src.inputs[1])
     x = src.graph.type(src.inputs[0])
     rank = len(weights.shape) - 2
-    if not 1 <= rank <= _volume.MAX_RANK or len(x.shape) != len(weights.shape):
+    if not 1 <= rank <= volume.MAX_RANK or len(x.shape) != len(weights.shape):
         raise src.refuse(f"{rank}-D convolution of a tensor of shape {x.shape}", hint="1-D, 2-D and 3-D are supported")
     kernel = tuple(src.attrs.get("kernel_shape", weights.shape[2:]))
     if kernel != weights.shape[2:]:
         raise ShapeError(f"kernel_shape is {kernel}, the weights are {weights.shape}", node=src.name, op=src.op)
-    window = _window.from_attrs(src, x.shape[2:], kernel)
+    window = windowing.from_attrs(src, x.shape[2:], kernel)
     src.node(src.op, Attrs(window, src.attrs.get("group", 1)))
 
 
@@ -95,11 +85,11 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> list[np.ndarray]:
     """Exact for integers; float32 sums in float32."""
     if not c.quantised:
-        y = _window.correlate(x, w, c.attrs.window, c.attrs.group)
+        y = windowing.correlate(x, w, c.attrs.window, c.attrs.group)
         return [y if b is None else y + b.reshape(1, -1, *[1] * (y.ndim - 2))]
-    centred = _tile.centred(w, c.quant(1), 0)
+    centred = tiling.centred(w, c.quant(1), 0)
     real = x.astype(np.float64) - c.quant(0).zero[0]
-    acc = np.moveaxis(_window.correlate(real, centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
+    acc = np.moveaxis(windowing.correlate(real, centred.astype(np.float64), c.attrs.window, c.attrs.group), 1, -1)
     total = acc.astype(np.int64) + (0 if b is None else b.astype(np.int64))
     y = requant(c, centred, b)(total)
     return [np.moveaxis(y, -1, 1).astype(c.y[0].dtype.numpy)]
@@ -128,13 +118,13 @@ def tiled(pixels: int, outputs: Callable[[Call], int], gather: bool) -> Callable
         flat, bias = matrix(c)
         x, group = c.type(0), c.attrs.group
         per, block = flat.shape[0] // group, outputs(c)
-        packed = np.concatenate([_tile.pack(flat[g * per:(g + 1) * per], block) for g in range(group)])
+        packed = np.concatenate([tiling.pack(flat[g * per:(g + 1) * per], block) for g in range(group)])
         names = {"GROUPS": group, "GROUP_C": x.shape[1] // group, "GROUP_OUT": per, "DEPTH": flat.shape[1],
                  "FILL": c.quant(0).zero[0] if c.quantised else 0, "TILE": pixels}
         scratch = pixels * flat.shape[1] * x.dtype.bytes if gather else 0
         channel = "(group * GROUP_OUT) + {oc}" if group > 1 else "{oc}"
         return base_spec(c, scratch, {"w": packed, "b": bias}, names, groups=group,
-                         tile=_tile.tile(pixels, _tile.blocks(per, block), channel, c.y[0].strides[1]))
+                         tile=tiling.tile(pixels, tiling.blocks(per, block), channel, c.y[0].strides[1]))
     return spec
 
 
@@ -154,7 +144,8 @@ def depthwise_spec(c: Call) -> Spec:
     at = index("at", "oc", c.y[0].strides[1])
     spec = base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
                      centre=f" - ({zero})" if zero else "")
-    inside = [_window.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n) for axis, n in enumerate(c.y[0].shape[2:])]
+    inside = [windowing.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n)
+              for axis, n in enumerate(c.y[0].shape[2:])]
     cut = 1 - reduce(np.multiply.outer, [i.all(axis=1).astype(np.int64) for i in inside])
     taps = cut * reduce(np.multiply.outer, [i.sum(axis=1) for i in inside])
     return replace(spec, macs=unpadded(c),
@@ -168,54 +159,55 @@ def is_depthwise_mve(c: Call) -> str:
     x, w = c.type(0), c.constant(1)
     if c.type(1).shape[0] != c.attrs.group:
         return "several outputs a channel"
-    if why := _mve.why_not(x, _tile.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+    if why := mve.why_not(x, tiling.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
         return why
     finish = base_spec(c, 0, {}, {}).finish
     if c.y[0].dtype != DType.I8 or finish is None or not finish.words:
         return "its elements cannot be finished four at a time"
-    return _mve.only_elements(c)
+    return _fours.only_elements(c)
 
 
 def depthwise_mve_spec(c: Call) -> Spec:
     """16 channels at a time, or all channels of several pixels."""
     flat, bias = matrix(c)
     x, y, zero = c.type(0), c.y[0], c.quant(0).zero[0]
-    names = _window.constants(c, c.attrs.window)
-    inside = [np.any(_window.inside(c.attrs.window, x.shape[2:], i), axis=0, keepdims=True)[0] for i in range(len(y.shape) - 2)]
-    weights, cropped = _mve_depthwise.crop(flat.reshape(-1, names["K_H"], names["K_W"]), names, inside)
+    names = windowing.constants(c, c.attrs.window)
+    inside = [np.any(windowing.inside(c.attrs.window, x.shape[2:], i), axis=0, keepdims=True)[0]
+              for i in range(len(y.shape) - 2)]
+    weights, cropped = mve_depthwise.crop(flat.reshape(-1, names["K_H"], names["K_W"]), names, inside)
     bias = bias + zero * (flat.sum(axis=1, dtype=np.int32) - weights.sum(axis=(1, 2), dtype=np.int32))
-    tables, own, flags = _mve_depthwise.flags(weights, names | cropped)
-    tables["b"] = _mve_depthwise.ordered(bias, own["PIXELS"])
+    tables, own, flags = mve_depthwise.flags(weights, names | cropped)
+    tables["b"] = mve_depthwise.ordered(bias, own["PIXELS"])
     spec = base_spec(c, flags.pop("scratch"), tables, own | cropped | {"FILL": zero}, **flags)
     assert spec.finish is not None
-    effort = _mve_depthwise.effort({**spec.constants}, flags["taps"], flags["adjacent"])
-    return replace(spec, finish=_mve_depthwise.finish(spec.finish, own["PIXELS"]), effort=effort,
+    effort = mve_depthwise.effort({**spec.constants}, flags["taps"], flags["adjacent"])
+    return replace(spec, finish=mve_depthwise.finish(spec.finish, own["PIXELS"]), effort=effort,
                    macs=y.count * cropped["K_H"] * cropped["K_W"])
 
 
 def is_mve(c: Call) -> str:
     """One group of int8."""
     w = c.constant(1)
-    return is_dsp(c) or _mve.why_not(c.type(0), None if w is None else _tile.centred(w, c.quant(1), 0))
+    return is_dsp(c) or mve.why_not(c.type(0), None if w is None else tiling.centred(w, c.quant(1), 0))
 
 
 def is_pointwise_mve(c: Call) -> str:
     """Pixels that fill a vector are read in place."""
     if why := is_pointwise(c) or is_mve(c):
         return why
-    return "" if c.type(0).shape[1] >= _mve.LANES else "a pixel does not fill a vector"
+    return "" if c.type(0).shape[1] >= mve.LANES else "a pixel does not fill a vector"
 
 
 def mve_spec(c: Call, direct: bool) -> Spec:
     """Pixels are read in place, or the elements under a window are gathered."""
     flat, bias = matrix(c)
-    y, names = c.y[0], _window.constants(c, c.attrs.window)
-    tables, flags = _mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
+    y, names = c.y[0], windowing.constants(c, c.attrs.window)
+    tables, flags = mve.flags(flat, bias, direct, names["OUT_W"], (names["Y_SC"], names["Y_SW"]))
     own = {"GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1], "FILL": c.quant(0).zero[0], "PATCH": flags["depth"],
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
     spec = base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
     lines = 0 if direct else names["K_H"]
-    return replace(spec, effort=_mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines))
+    return replace(spec, effort=mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines))
 
 
 def volume_spec(c: Call) -> Spec:
@@ -223,9 +215,9 @@ def volume_spec(c: Call) -> Spec:
     w, bias, finish, zero = c.constant(1), c.constant(2), None, 0
     if c.quantised:
         assert w is not None
-        zero, finish = c.quant(0).zero[0], _tile.finish(requant(c, _tile.centred(w, c.quant(1), 0), bias))
-        bias, w = matrix(c, fold_zero=False)[1], _tile.centred(w, c.quant(1), 0)
-    spec = _volume.spec(c, c.attrs.window, w, bias, 1, finish=finish, groups=c.attrs.group,
+        zero, finish = c.quant(0).zero[0], tiling.finish(requant(c, tiling.centred(w, c.quant(1), 0), bias))
+        bias, w = matrix(c, fold_zero=False)[1], tiling.centred(w, c.quant(1), 0)
+    spec = volume.spec(c, c.attrs.window, w, bias, 1, finish=finish, groups=c.attrs.group,
                         centre=f" - ({zero})" if zero else "")
     return replace(spec, macs=unpadded(c))
 
@@ -235,28 +227,28 @@ OP = Op(
     name="Conv", onnx={"Conv": from_onnx}, ports=("x", "w", "b"), infer=infer, reference=reference, work=work,
     integer=integer, layout="spatial", anchor=True, channel_axis=1, docs="1-D to 3-D",
     kernels=(
-        _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=_mve.NEEDS),
-        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=_dsp.NEEDS, planar=True),
+        _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=mve.NEEDS),
+        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
-          for core in _fields.CORES),
-        *_conv_fp.DEPTHWISE,
-        _by_strides("depthwise_vec", _vector_conv.depthwise, when=_vector_conv.is_depthwise_vec, needs=_vector.NEEDS),
-        _by_strides("depthwise_quads", _vector_conv.quads, when=_vector_conv.is_quads, needs=_vector.NEEDS),
+          for core in fields.CORES),
+        *conv_fp.DEPTHWISE,
+        _by_strides("depthwise_vec", vector_conv.depthwise, when=vector_conv.is_depthwise_vec, needs=vector.NEEDS),
+        _by_strides("depthwise_quads", vector_conv.quads, when=vector_conv.is_quads, needs=vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
-        _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=_mve.NEEDS),
-        _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=_mve.NEEDS),
-        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=_dsp.NEEDS, offer="zeros"),
-        *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=_dsp.NEEDS)
-          for n in _dsp.TILES),
-        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=_dsp.NEEDS, offer="flash"),
-        *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=_dsp.NEEDS) for n in _dsp.TILES),
-        *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+        _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=mve.NEEDS),
+        _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=mve.NEEDS),
+        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=dsp.NEEDS, offer="zeros"),
+        *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=dsp.NEEDS)
+          for n in dsp.TILES),
+        _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=dsp.NEEDS, offer="flash"),
+        *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=dsp.NEEDS) for n in dsp.TILES),
+        *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
-          for core in _fields.CORES for n in _fields.TILES),
-        *_conv_fp.TILED,
-        _by_strides("conv_winograd", _vector_conv.winograd, when=_vector_conv.is_winograd, needs=_vector.NEEDS),
-        _by_strides("conv_vec", _vector_conv.spec, when=_vector_conv.when, needs=_vector.NEEDS),
+          for core in fields.CORES for n in fields.TILES),
+        *conv_fp.TILED,
+        _by_strides("conv_winograd", vector_conv.winograd, when=vector_conv.is_winograd, needs=vector.NEEDS),
+        _by_strides("conv_vec", vector_conv.spec, when=vector_conv.when, needs=vector.NEEDS),
         _by_strides("pointwise", tiled(2, block_size, False), when=lambda c: is_tiled(c) or is_pointwise(c)),
         _by_strides("conv", tiled(2, block_size, True), when=is_tiled),
         Kernel("conv_volume", volume_spec, when=has_accumulator),

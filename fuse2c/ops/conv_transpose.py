@@ -11,11 +11,11 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _volume, _window
-from fuse2c.ops._scalars import compute
-from fuse2c.ops._tile import Store
-from fuse2c.ops._window import Window
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import volume, windowing
+from fuse2c.kernels.scalars import compute
+from fuse2c.kernels.tiling import Store
+from fuse2c.kernels.windowing import Window
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ def from_onnx(src: Source) -> None:
     """ConvTranspose: resolves auto_pad, output_padding and output_shape."""
     x, w = src.graph.type(src.inputs[0]), src.graph.type(src.inputs[1])
     rank = len(w.shape) - 2
-    if not 1 <= rank <= _volume.MAX_RANK or len(x.shape) != len(w.shape):
+    if not 1 <= rank <= volume.MAX_RANK or len(x.shape) != len(w.shape):
         raise src.refuse(f"{rank}-D transposed convolution of a tensor of shape {x.shape}")
     kernel = tuple(src.attrs.get("kernel_shape", w.shape[2:]))
     if kernel != w.shape[2:]:
         raise ShapeError(f"kernel_shape is {kernel}, the weights are {w.shape}", node=src.name, op=src.op)
     auto = src.attrs.get("auto_pad", "NOTSET")
     plain = {key: value for key, value in src.attrs.items() if key != "auto_pad"}
-    window = _window.from_attrs(replace(src, attrs=plain), x.shape[2:], kernel)
+    window = windowing.from_attrs(replace(src, attrs=plain), x.shape[2:], kernel)
     full = [s * (n - 1) + extra + window.extent(i) for i, (s, n, extra) in enumerate(zip(
         window.strides, x.shape[2:], src.attrs.get("output_padding", [0] * rank), strict=True))]
     wanted = src.attrs.get("output_shape")
@@ -97,9 +97,9 @@ def work(c: Call) -> Work:
 
 def spec(c: Call) -> Spec:
     """The operands' places. What lands in the pads is not computed."""
-    spec = _volume.spec(c, c.attrs.window, c.constant(1), c.constant(2), 0, groups=c.attrs.group)
+    spec = volume.spec(c, c.attrs.window, c.constant(1), c.constant(2), 0, groups=c.attrs.group)
     x, channels = c.type(0), c.type(1).shape[1]
-    return replace(spec, macs=x.shape[0] * x.shape[1] * channels * _window.taps(c.attrs.window, x.shape[2:], c.attrs.out))
+    return replace(spec, macs=x.shape[0] * x.shape[1] * channels * windowing.taps(c.attrs.window, x.shape[2:], c.attrs.out))
 
 
 def when(c: Call) -> str:
@@ -110,9 +110,9 @@ def when(c: Call) -> str:
 def from_col2im(src: Source) -> None:
     """Col2Im: image_shape and block_shape are parameters."""
     image, kernel = (tuple(map(int, src.const(port, what))) for port, what in ((1, "image_shape"), (2, "block_shape")))
-    if not 1 <= len(image) <= _volume.MAX_RANK:
+    if not 1 <= len(image) <= volume.MAX_RANK:
         raise src.refuse(f"{len(image)}-D images")
-    window = _window.from_attrs(src, image, kernel)
+    window = windowing.from_attrs(src, image, kernel)
     src.node("Col2Im", Attrs(window, image), src.inputs[:1])
 
 
@@ -136,7 +136,7 @@ def col2im_spec(c: Call) -> Spec:
     """The blocks are the input's pixels."""
     x, y, window = c.type(0), c.y[0], c.attrs.window
     pixels = TensorType(x.dtype, (*x.shape[:2], *window.out(y.shape[2:])))
-    return Spec(_window.volume_constants(pixels, y, window), by_rows=False, flags={"store": Store("acc", "oc", "at")})
+    return Spec(windowing.volume_constants(pixels, y, window), by_rows=False, flags={"store": Store("acc", "oc", "at")})
 
 
 OPS = (

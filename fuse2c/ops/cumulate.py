@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _lines, _scalars
-from fuse2c.ops._scalars import BINARY, literal
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
+from fuse2c.kernels import lines, scalars
+from fuse2c.kernels.scalars import BINARY, literal
+from fuse2c.op import Call, Kernel, Op, Source, Spec
 from fuse2c.ops.shapes import axis_of, shape_of, whole_numbers
 
 ROWS = {"CumSum": ("Add", 0), "CumProd": ("Mul", 1)}
@@ -52,10 +52,10 @@ def spec(c: Call) -> Spec:
     x, y, a = c.type(0), c.y[0], c.attrs
     op, start = ROWS[c.node.op]
     n = x.shape[a.axis]
-    nest = _lines.around(x, a.axis, y)
+    nest = lines.around(x, a.axis, y)
     constants = {"COUNT": n, "FIRST": n - 1 if a.reverse else 0, "STEP": -1 if a.reverse else 1,
                  "X_STEP": x.strides[a.axis], "Y_STEP": y.strides[a.axis]}
-    step = _scalars.text(BINARY[op], x.dtype).replace("{a}", "acc").replace("{b}", "{x}[from + (i * X_STEP)]")
+    step = scalars.text(BINARY[op], x.dtype).replace("{a}", "acc").replace("{b}", "{x}[from + (i * X_STEP)]")
     return Spec(constants, by_rows=False, flags={
         "nest": nest, "from": nest.index[1], "to": nest.index[2], "start": literal(start, x.dtype), "step": step,
         "exclusive": a.exclusive})

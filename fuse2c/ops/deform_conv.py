@@ -12,10 +12,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _window
-from fuse2c.ops._tile import Store
-from fuse2c.ops._window import Window
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import windowing
+from fuse2c.kernels.tiling import Store
+from fuse2c.kernels.windowing import Window
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 
 PORTS = ("x", "w", "offset", "b", "mask")
 
@@ -37,7 +37,7 @@ def from_onnx(src: Source) -> None:
     kernel = tuple(src.attrs.get("kernel_shape", w.shape[2:]))
     if kernel != w.shape[2:]:
         raise ShapeError(f"kernel_shape is {kernel}, the weights are {w.shape}", node=src.name, op=src.op)
-    window = _window.from_attrs(src, x.shape[2:], kernel)
+    window = windowing.from_attrs(src, x.shape[2:], kernel)
     src.node("DeformConv", Attrs(window, src.attrs.get("group", 1), src.attrs.get("offset_group", 1)))
 
 
@@ -112,7 +112,7 @@ def spec(c: Call) -> Spec:
     """Constants of the window; every operand may be constant."""
     x, y, a = c.type(0), c.y[0], c.attrs
     wide = x.dtype == DType.F64
-    names = _window.volume_constants(x, y, a.window)
+    names = windowing.volume_constants(x, y, a.window)
     names |= {"GROUP_C": x.shape[1] // a.group, "GROUP_OUT": y.shape[1] // a.group, "OFFSETS": a.offsets,
               "OFFSET_C": x.shape[1] // a.offsets, "PIXELS": prod(y.shape[2:])}
     tables = {PORTS[i]: value.reshape(-1) for i in range(len(c.x)) if (value := c.constant(i)) is not None}

@@ -7,8 +7,8 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 from fuse2c.ops.elementwise import Attrs
 
 

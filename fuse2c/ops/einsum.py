@@ -11,11 +11,11 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, TensorType
-from fuse2c.ops import _nest
-from fuse2c.ops._nest import Access
-from fuse2c.ops._scalars import compute, unsigned
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source, Spec, Work, port_name
+from fuse2c.kernels import nesting
+from fuse2c.kernels.nesting import Access
+from fuse2c.kernels.scalars import compute, unsigned
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Call, Kernel, Op, Scalar, Source, Spec, Work, port_name
 
 PORTS = ("x",)
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -105,9 +105,9 @@ def spec(c: Call) -> Spec:
     """Loops and the product of one element of each operand."""
     a, y, ports = c.attrs, c.y[0], range(len(c.attrs.terms))
     summed = tuple(i for i in range(len(a.extents)) if i not in a.out)
-    outer = _nest.nest(y, [strides(c, p, a.out) for p in ports])
+    outer = nesting.nest(y, [strides(c, p, a.out) for p in ports])
     inside = TensorType(y.dtype, tuple(a.extents[i] for i in summed))
-    inner = _nest.nest(inside, [strides(c, p, summed) for p in ports], rows=False, indent=outer.indent,
+    inner = nesting.nest(inside, [strides(c, p, summed) for p in ports], rows=False, indent=outer.indent,
                        letter="j")
     wraps = "" if y.dtype.is_float else unsigned(y.dtype)
     tables = {port_name(PORTS, p): value.reshape(-1) for p in ports if (value := c.constant(p)) is not None}

@@ -1,4 +1,4 @@
-"""Elementwise operators: the rows of _scalars.py as IR operators, and the one kernel that runs them all."""
+"""Elementwise operators: the rows of scalars.py as IR operators, and the one kernel that runs them all."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _nest, _scalars, _stored, _tile
-from fuse2c.ops._scalars import BINARY, UNARY, Row, literal
-from fuse2c.ops.base import Call, Kernel, Op, RowWindow, Scalar, Source, Spec
+from fuse2c.kernels import nesting, scalars, stored, tiling
+from fuse2c.kernels.scalars import BINARY, UNARY, Row, literal
+from fuse2c.op import Call, Kernel, Op, RowWindow, Scalar, Source, Spec
 from fuse2c.ops.movement import Shape
 
 
@@ -194,7 +194,7 @@ UNARY["Shrink"] = Row(_shrink,
                       "(({a} > {p0}) ? ({a} - {p1}) : (({a} < -{p0}) ? ({a} + {p1}) : 0.0{l}))",
                       "(({a} > {p0}) ? ({a} - {p1}) : (({a} < -{p0}) ? ({a} + {p1}) : 0))",
                       unsigned="(({a} > {p0}) ? ({a} - {p1}) : 0u)")
-BINARY["BitShift"] = Row(_scalars._shift, integer="(({p0} != 0) ? f2c_shl_{i}({a}, {b}) : f2c_shr_{i}({a}, {b}))")
+BINARY["BitShift"] = Row(scalars._shift, integer="(({p0} != 0) ? f2c_shl_{i}({a}, {b}) : f2c_shr_{i}({a}, {b}))")
 
 
 def infer(c: Call) -> list[TensorType]:
@@ -220,19 +220,19 @@ def real(c: Call, *x: np.ndarray) -> np.ndarray:
 
 
 def reference(c: Call, *x: np.ndarray) -> list[np.ndarray]:
-    """Plain numbers by the table, halves in float32 with one rounding; stored values as _stored.py defines them."""
+    """Plain numbers by the table, halves in float32 with one rounding; stored values as stored.py defines them."""
     if c.quantised:
-        return [_stored.reference(c, real, *x)]
-    operands = [a.astype(_scalars.compute(t.dtype)) for a, t in zip(x, c.x, strict=True) if t is not None]
+        return [stored.reference(c, real, *x)]
+    operands = [a.astype(scalars.compute(t.dtype)) for a, t in zip(x, c.x, strict=True) if t is not None]
     return [real(c, *operands).astype((row(c).result or operand_type(c)).numpy)]
 
 
 def scalar(c: Call) -> Scalar:
     """The C expression of one element."""
     if c.quantised:
-        return _stored.scalar(c, real)
+        return stored.scalar(c, real)
     dtype = operand_type(c)
-    text, four = _scalars.text(row(c), dtype), row(c).reals if dtype == DType.F32 else ""
+    text, four = scalars.text(row(c), dtype), row(c).reals if dtype == DType.F32 else ""
     for i, v in enumerate(c.attrs.values):
         if v is not None:
             text, four = (t.replace(f"{{p{i}}}", literal(v, dtype)) for t in (text, four))
@@ -256,8 +256,8 @@ def spec(c: Call) -> Spec:
         c = c.group.call
     rank = len(c.y[0].shape)
     ports = [(i, t) for i, t in enumerate(c.x) if t is not None]
-    accesses = [_nest.broadcast(t, rank) for t in (*(t for _, t in ports), *c.y[1:])]
-    n = _nest.nest(c.y[0], accesses, rows=True, indent="        ")
+    accesses = [nesting.broadcast(t, rank) for t in (*(t for _, t in ports), *c.y[1:])]
+    n = nesting.nest(c.y[0], accesses, rows=True, indent="        ")
     loads, tables = [], {}
     for (port, t), index, stride in zip(ports, n.index[1:], n.row_strides[1:], strict=False):
         value = c.constant(port)
@@ -272,18 +272,18 @@ def spec(c: Call) -> Spec:
     return Spec(tables=tables, rows=n.rows, window=RowWindow() if n.rows > 1 else None,
                 flags={"nest": n, "loads": tuple(loads), "row_stride": n.row_strides[0],
                        "further": tuple((n.index[i], n.row_strides[i]) for i in more),
-                       "store": _tile.Store("", "", n.index[0])})
+                       "store": tiling.Store("", "", n.index[0])})
 
 
 def mve_when(c: Call) -> str:
     """Elements of float32 or 8 bits that are finished four at a time, from operands that lie in memory as they do."""
-    from fuse2c.ops._mve import finishes_fours
+    from fuse2c.ops._fours import finishes_fours
     return fours_when(c) or finishes_fours(c)
 
 
 def group_when(c: Call) -> str:
     """Operators of float32 that all have a form for four elements."""
-    from fuse2c.ops._mve import scalar
+    from fuse2c.ops._fours import scalar
     assert c.group is not None
     g, node = c.group.graph, c.group.node
     for n in node.parts:
@@ -320,8 +320,8 @@ def mve_spec(c: Call) -> Spec:
 def when(c: Call) -> str:
     """Types for which the row has a C form; 8-bit stored values with an integer form."""
     if c.quantised:
-        return _stored.integer(c)
-    return "" if _scalars.text(row(c), operand_type(c)) else f"no kernel for {operand_type(c)}"
+        return stored.integer(c)
+    return "" if scalars.text(row(c), operand_type(c)) else f"no kernel for {operand_type(c)}"
 
 
 def costly(c: Call) -> bool:
@@ -331,7 +331,7 @@ def costly(c: Call) -> bool:
 
 def operator(name: str, onnx: dict[str, Callable[[Source], None]], ports: tuple[str, ...]) -> Op:
     """One of the operators of this file."""
-    return Op(name=name, onnx=onnx, ports=ports, infer=infer, reference=reference, integer=_stored.integer,
+    return Op(name=name, onnx=onnx, ports=ports, infer=infer, reference=reference, integer=stored.integer,
               layout="same", anchor=True, half=True, scalar=scalar, costly=costly,
               kernels=(Kernel("elementwise_mve", mve_spec, when=lambda c: when(c) or mve_when(c), needs=frozenset({"mve"})),
                        Kernel("elementwise", spec, when=when)))

@@ -5,7 +5,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from fuse2c.ops.base import Source
+from fuse2c.op import Source
 from fuse2c.ops.cast import ONNX_TYPES
 from fuse2c.ops.shapes import shape_of, whole_numbers
 

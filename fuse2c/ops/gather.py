@@ -12,10 +12,11 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy, cast, movement
-from fuse2c.ops._copy import Part, wrap
-from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Lookup, Op, Source, Spec
+from fuse2c.kernels import copy
+from fuse2c.kernels.copy import Part, wrap
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Call, Kernel, Lookup, Op, Source, Spec
+from fuse2c.ops import cast, movement
 from fuse2c.ops.movement import IndexMap
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 
@@ -152,7 +153,7 @@ def spec(c: Call) -> Spec:
     """One copy; its source depends on the indices."""
     part = {"Gather": _gather, "GatherElements": _elements, "GatherND": _nd, "OneHot": _one_hot,
             "ReverseSequence": _reverse}[c.node.op](c)
-    return _copy.spec(c, PORTS, [part])
+    return copy.spec(c, PORTS, [part])
 
 
 def _gather(c: Call) -> Part:
@@ -179,7 +180,7 @@ def _nd(c: Call) -> Part:
 
 def picked(c: Call, base: Access, at: Access, terms: Sequence[tuple[int, int, int]]) -> Part:
     """A copy whose source adds, for each (offset into the indices, extent, stride), one index times the stride."""
-    n, (own, index) = _copy.walk(c.y[0], [base, at])
+    n, (own, index) = copy.walk(c.y[0], [base, at])
     lines, text = index_terms(index, terms)
     return Part(n, n.index[0], f"{{x}}[{' + '.join([own, *text])}]", lines)
 
@@ -194,7 +195,7 @@ def index_terms(index: str, terms: Sequence[tuple[int, int, int]]) -> tuple[tupl
 
 def _one_hot(c: Call) -> Part:
     i, a = c.type(1), c.attrs
-    n, (at, step) = _copy.walk(c.y[0], [Access((*i.strides[:a.axis], 0, *i.strides[a.axis:]))], [a.axis])
+    n, (at, step) = copy.walk(c.y[0], [Access((*i.strides[:a.axis], 0, *i.strides[a.axis:]))], [a.axis])
     return Part(n, n.index[0], f"{{x}}[((j == {step}) || (j == ({step} - {a.depth}))) ? {c.type(0).strides[0]} : 0]",
                 (f"const int64_t j = (int64_t){{indices}}[{at}];",))
 
@@ -203,7 +204,7 @@ def _reverse(c: Call) -> Part:
     x, i, a = c.type(0), c.type(1), c.attrs
     base = Access(tuple(0 if k == a.time else s for k, s in enumerate(x.strides)))
     which = Access(tuple(i.strides[0] if k == a.batch else 0 for k in range(len(x.shape))))
-    n, (own, at, time) = _copy.walk(c.y[0], [base, which], [a.time])
+    n, (own, at, time) = copy.walk(c.y[0], [base, which], [a.time])
     return Part(n, n.index[0], f"{{x}}[{own} + (j * {x.strides[a.time]})]",
                 (f"const int32_t length = f2c_length({{indices}}[{at}], {x.shape[a.time]});",
                  f"const int32_t j = ({time} < length) ? (length - 1 - {time}) : {time};"))

@@ -8,9 +8,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy, _nest, _onnx, cast, matmul
-from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import copy, nesting
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops import _onnx, cast, matmul
 from fuse2c.ops.movement import Permutation
 from fuse2c.ops.shapes import reshape, shape_of, whole_numbers
 
@@ -103,7 +104,7 @@ def spec(c: Call) -> Spec:
     x, grid, y, a = c.type(0), c.type(1), c.y[0], c.attrs
     rank = len(x.shape) - 2
     one = TensorType(y.dtype, (y.shape[0], 1, *y.shape[2:]))
-    n = _nest.nest(one, [Access((x.strides[0], *[0] * (rank + 1))), Access((grid.strides[0], 0, *grid.strides[1:-1])),
+    n = nesting.nest(one, [Access((x.strides[0], *[0] * (rank + 1))), Access((grid.strides[0], 0, *grid.strides[1:-1])),
                          Access((y.strides[0], 0, *y.strides[2:]))], rows=False)
     _, base, position, to = n.index
     sides = [Side(d, x.shape[2 + d], x.strides[2 + d], f"{position} + {(rank - 1 - d) * grid.strides[-1]}",
@@ -111,7 +112,7 @@ def spec(c: Call) -> Spec:
     terms = [f"(at{s.d}[t{s.d}] * {s.stride})" for s in sides]
     zero = "0.0" if x.dtype == DType.F64 else "0.0f"
     return Spec({"CHANNELS": x.shape[1], "TAPS": a.taps, "X_SC": x.strides[1], "Y_SC": y.strides[1],
-                 "ALIGN": int(a.align), "PADDING": PADDINGS[a.padding]}, _copy.constants(c, PORTS), by_rows=False,
+                 "ALIGN": int(a.align), "PADDING": PADDINGS[a.padding]}, copy.constants(c, PORTS), by_rows=False,
                 flags={"nest": n, "sides": sides, "sides_back": sides[::-1], "mode": a.mode, "zero": zero, "to": to,
                        "weight": " * ".join(f"w{s.d}[t{s.d}]" for s in sides),
                        "from": " + ".join([base, "(c * X_SC)", *terms]), "inner": n.indent + "    " * (rank + 1)})

@@ -12,8 +12,9 @@ import numpy as np
 
 from fuse2c.errors import Overflow
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _volume, _window, conv, matmul
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
+from fuse2c.kernels import volume, windowing
+from fuse2c.op import Call, Kernel, Op, Source, Spec
+from fuse2c.ops import conv, matmul
 from fuse2c.ops.conv import Attrs
 
 
@@ -60,7 +61,7 @@ def conv_reference(c: Call, x: np.ndarray, w: np.ndarray, xz: np.ndarray | None 
     shape = (-1, *[1] * (w.ndim - 1))
     centre = w.astype(np.int32) - (0 if wz is None else wz.astype(np.int32).reshape(shape))
     real = x.astype(np.float64) - (0 if xz is None else xz.astype(np.float64).reshape(()))
-    return [_window.correlate(real, centre.astype(np.float64), c.attrs.window, c.attrs.group).astype(np.int32)]
+    return [windowing.correlate(real, centre.astype(np.float64), c.attrs.window, c.attrs.group).astype(np.int32)]
 
 
 def matmul_reference(c: Call, a: np.ndarray, b: np.ndarray, az: np.ndarray | None = None, bz: np.ndarray | None = None
@@ -86,7 +87,7 @@ def conv_spec(c: Call) -> Spec:
     text_x, _ = _zero(c, 2, "xz", "0")
     text_w, table = _zero(c, 3, "wz", "oc")
     plain = replace(c, x=c.x[:2], const=c.const[:2])
-    spec = _volume.spec(plain, a.window, c.constant(1), None, 1, groups=a.group, centre=text_x, centre_w=text_w)
+    spec = volume.spec(plain, a.window, c.constant(1), None, 1, groups=a.group, centre=text_x, centre_w=text_w)
     return replace(spec, tables={**spec.tables, **table})
 
 

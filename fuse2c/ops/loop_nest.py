@@ -7,13 +7,14 @@ from functools import partial
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, DType
-from fuse2c.ops import _fp, _program, _reals, _tile
+from fuse2c.kernels import fp, reals, tiling
+from fuse2c.op import Call, Contraction, Kernel, Lookup, Op, Reads, Regroup, Remap, Spec
+from fuse2c.ops import _program
 from fuse2c.ops._program import Item, Program
-from fuse2c.ops.base import Call, Contraction, Kernel, Lookup, Op, Reads, Regroup, Remap, Spec
 
 BLOCK = 4       # products that are computed at a time: what is loaded of the row serves all of them
 WIDE = 8        # the same on a core with an FPU, by a function
-TIMES = {"f2c_reals_row_times_8": _reals.NEEDS, "f2c_row_times_8": _fp.NEEDS}       # it, and what it needs
+TIMES = {"f2c_reals_row_times_8": reals.NEEDS, "f2c_row_times_8": fp.NEEDS}       # it, and what it needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def packed(p: Program, t: str) -> Item | None:
 def pack(item: Item, w: np.ndarray, block: int) -> np.ndarray:
     """A constant matrix in the order in which the products read it: blocks of columns, row by row."""
     assert isinstance(item.form, Contraction)
-    return _tile.pack(w if item.form.transposed else w.T, block)
+    return tiling.pack(w if item.form.transposed else w.T, block)
 
 
 OP = Op(name="LoopNest", infer=lambda c: [], reference=lambda c, *x: [], layout="strided",

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from math import prod
 
+from fuse2c.kernels.windowing import Window
+from fuse2c.op import Source
 from fuse2c.ops._emit import Emit
-from fuse2c.ops._window import Window
-from fuse2c.ops.base import Source
 from fuse2c.ops.pool import Attrs
 
 

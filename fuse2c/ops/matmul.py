@@ -16,9 +16,9 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _fields, _fp, _mve, _reals, _tile, _vector
-from fuse2c.ops._dense import constant_matrix, dense, dense_when, pixels
-from fuse2c.ops._dense_int import (
+from fuse2c.kernels import dsp, fields, fp, mve, reals, tiling, vector
+from fuse2c.kernels.dense import constant_matrix, dense, dense_when, pixels
+from fuse2c.kernels.dense_int import (
     dsp_spec,
     dsp_when,
     fields_spec,
@@ -29,8 +29,8 @@ from fuse2c.ops._dense_int import (
     skip_spec,
     skip_when,
 )
-from fuse2c.ops._scalars import unsigned
-from fuse2c.ops.base import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
+from fuse2c.kernels.scalars import unsigned
+from fuse2c.op import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
 from fuse2c.quant import Requant
 
 LONG = 32       # elements of a row from which on a dense layer takes its operand row by row
@@ -108,9 +108,9 @@ def reference(c: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = N
     if not c.quantised:
         y = np.matmul(a, b)
         return [y if bias is None else y + bias]
-    w = _tile.centred(b, c.quant(1), b.ndim - 1)
+    w = tiling.centred(b, c.quant(1), b.ndim - 1)
     acc = np.matmul(a.astype(np.float64) - c.quant(0).zero[0], w.astype(np.float64)).astype(np.int64)
-    r = requant(c) if constant_matrix(c) else _tile.requant(c, c.quant(1), w.T, bias)
+    r = requant(c) if constant_matrix(c) else tiling.requant(c, c.quant(1), w.T, bias)
     return [r(acc + (0 if bias is None else bias.astype(np.int64))).astype(c.y[0].dtype.numpy)]
 
 
@@ -155,9 +155,9 @@ def dense_spec(c: Call) -> Spec:
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
     tile, block = (1, 4) if rows == 1 else (2, 4 if c.type(0).dtype.is_float else 2)
-    return Spec(constants=pixels(rows, depth, columns) | {"TILE": tile}, tables={"w": _tile.pack(flat, block), "b": bias},
+    return Spec(constants=pixels(rows, depth, columns) | {"TILE": tile}, tables={"w": tiling.pack(flat, block), "b": bias},
                 finish=finish, by_rows=True,
-                flags={"rowwise": True, "tile": _tile.tile(tile, _tile.blocks(columns, block), "{oc}", 1), "groups": 1})
+                flags={"rowwise": True, "tile": tiling.tile(tile, tiling.blocks(columns, block), "{oc}", 1), "groups": 1})
 
 
 def fp_when(c: Call) -> str:
@@ -166,7 +166,7 @@ def fp_when(c: Call) -> str:
 
 
 def fp_spec(c: Call, core: ModuleType) -> Spec:
-    """A pointwise convolution over M pixels of K channels; core: _fp or _reals."""
+    """A pointwise convolution over M pixels of K channels; core: _fp or reals."""
     flat, bias, _ = dense(c)
     columns, depth = flat.shape
     found = core.runs(rows := c.type(0).count // depth)
@@ -176,7 +176,7 @@ def fp_spec(c: Call, core: ModuleType) -> Spec:
 
 def vector_when(c: Call) -> str:
     """A dense layer of float32, or of integers in whole fours whose weights fit into bytes."""
-    return dense_when(c) or _vector.why_not(c.type(0), dense(c)[0] if c.quantised else None)
+    return dense_when(c) or vector.why_not(c.type(0), dense(c)[0] if c.quantised else None)
 
 
 def vector_spec(c: Call) -> Spec:
@@ -184,7 +184,7 @@ def vector_spec(c: Call) -> Spec:
     flat, bias, finish = dense(c)
     depth, columns = flat.shape[1], flat.shape[0]
     rows = c.type(0).count // depth
-    tables, own, flags = _vector.dense(flat, bias, c.type(0).dtype, rows)
+    tables, own, flags = vector.dense(flat, bias, c.type(0).dtype, rows)
     return Spec(constants=pixels(rows, depth, columns) | own, tables=tables, finish=finish, by_rows=True, flags=flags)
 
 
@@ -211,13 +211,13 @@ def by_rows_spec(c: Call) -> Spec:
     """The sums of one row of the operand are added to those of the rows before."""
     flat, bias, finish = dense(c)
     columns, depth, block = flat.shape[0], flat.shape[1] // c.rows, 4
-    packed = [_tile.pack(flat[:, i * depth:(i + 1) * depth], block) for i in range(c.rows)]
+    packed = [tiling.pack(flat[:, i * depth:(i + 1) * depth], block) for i in range(c.rows)]
     acc = COMPUTE[c.y[0].dtype]
     return Spec(constants={"IN_H": c.rows, "DEPTH": depth, "GROUP_OUT": columns, "X_SH": depth},
                 tables={"w": np.concatenate(packed), "b": bias}, finish=finish,
                 scratch=columns * (8 if acc == "double" else 4), keeps=True, over_input=True, rows=c.rows, window=RowWindow(),
-                flags={"tile": _tile.tile(1, _tile.blocks(columns, block), "{oc}", 1), "scratch_ctype": acc,
-                       "store": _tile.Store("acc", "oc", "oc")})
+                flags={"tile": tiling.tile(1, tiling.blocks(columns, block), "{oc}", 1), "scratch_ctype": acc,
+                       "store": tiling.Store("acc", "oc", "oc")})
 
 
 def general_when(c: Call) -> str:
@@ -233,7 +233,7 @@ def general_spec(c: Call) -> Spec:
         text = f" - ({zero[0]})" if len(zero) == 1 else " - {wz}[col]"
         spec = products(c, open_a="(", close_a=f" - ({c.quant(0).zero[0]}))", open_b="(", close_b=f"{text})")
         tables = {**spec.tables, "wz": np.asarray(zero, np.int32)} if len(zero) > 1 else spec.tables
-        return replace(spec, finish=_tile.finish(requant(c), "col"), channel="col", tables=tables)
+        return replace(spec, finish=tiling.finish(requant(c), "col"), channel="col", tables=tables)
     if dtype.is_float:
         return products(c)
     wraps = unsigned(dtype)
@@ -276,7 +276,7 @@ def products(c: Call, **flags: Any) -> Spec:
               "y_at": offsets(y, len(batch))}
     constants = {port: c.constant(i) for port, i in (("x", 0), ("w", 1), ("b", 2)) if c.constant(i) is not None}
     tables |= {port: value.reshape(-1) for port, value in constants.items() if value is not None}
-    text = {"start": "{b}[col]" if c.has(2) else "0", "store": _tile.Store("acc", "col", "at"),
+    text = {"start": "{b}[col]" if c.has(2) else "0", "store": tiling.Store("acc", "col", "at"),
             "wtype": CTYPE[b.dtype], "open_a": "", "close_a": "", "open_b": "", "close_b": ""}
     return Spec(constants=names, tables=tables, by_rows=False, flags=text | flags)
 
@@ -284,17 +284,17 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("conv_vec", vector_spec, when=vector_when, needs=_vector.NEEDS),
+    kernels=(Kernel("conv_vec", vector_spec, when=vector_when, needs=vector.NEEDS),
              Kernel("dense_rows", by_rows_spec, when=by_rows_when),
-             Kernel("pointwise_mve", mve_spec, when=mve_when, needs=_mve.NEEDS),
-             Kernel("skip_dsp", skip_spec, when=skip_when, needs=_dsp.NEEDS, offer="zeros"),
-             Kernel("dense_dsp", dsp_spec(0), when=single, needs=_dsp.NEEDS),
-             *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=_dsp.NEEDS) for n in _dsp.TILES),
-             Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=_dsp.NEEDS),
-             *(Kernel("dense_fields", fields_spec(0, core), when=is_alone, needs=core.needs) for core in _fields.CORES),
+             Kernel("pointwise_mve", mve_spec, when=mve_when, needs=mve.NEEDS),
+             Kernel("skip_dsp", skip_spec, when=skip_when, needs=dsp.NEEDS, offer="zeros"),
+             Kernel("dense_dsp", dsp_spec(0), when=single, needs=dsp.NEEDS),
+             *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=dsp.NEEDS) for n in dsp.TILES),
+             Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=dsp.NEEDS),
+             *(Kernel("dense_fields", fields_spec(0, core), when=is_alone, needs=core.needs) for core in fields.CORES),
              *(Kernel("pointwise_fields", fields_spec(n, core), when=dsp_when, needs=core.needs)
-               for core in _fields.CORES for n in _fields.TILES),
-             *(Kernel("pointwise_fp", partial(fp_spec, core=core), when=fp_when, needs=core.NEEDS) for core in (_reals, _fp)),
+               for core in fields.CORES for n in fields.TILES),
+             *(Kernel("pointwise_fp", partial(fp_spec, core=core), when=fp_when, needs=core.NEEDS) for core in (reals, fp)),
              Kernel("pointwise", dense_spec, when=dense_when),
              Kernel("matmul", general_spec, when=general_when)),
 )

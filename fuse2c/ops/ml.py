@@ -1,8 +1,8 @@
 """Operators of ONNX's ai.onnx.ml domain, written as ordinary ones."""
 from __future__ import annotations
 
+from fuse2c.op import Source
 from fuse2c.ops._emit import Emit
-from fuse2c.ops.base import Source
 
 
 def from_binarizer(src: Source) -> None:

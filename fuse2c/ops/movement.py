@@ -13,11 +13,11 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _copy, _copy_rows, _nest
-from fuse2c.ops._copy import Part
-from fuse2c.ops._copy_rows import Source
-from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Join, Kernel, Op, Regroup, Remap, Spec, port_name
+from fuse2c.kernels import copy, copy_rows, nesting
+from fuse2c.kernels.copy import Part
+from fuse2c.kernels.copy_rows import Source
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Call, Join, Kernel, Op, Regroup, Remap, Spec, port_name
 from fuse2c.quant import quantise
 
 PORTS = ("x",)
@@ -143,35 +143,35 @@ def integer(c: Call) -> str:
 
 def spec(c: Call) -> Spec:
     """One nest for each input; Pad fills first."""
-    return _copy.spec(c, PORTS, [_part(c, port) for port in range(len(c.x))], _filling(c), _maps(c))
+    return copy.spec(c, PORTS, [_part(c, port) for port in range(len(c.x))], _filling(c), _maps(c))
 
 
 def rows_spec(c: Call) -> Spec:
     """The same, row by row."""
-    axis = _copy_rows.axis_of(c)
+    axis = copy_rows.axis_of(c)
     assert axis is not None
     found = [s for port in range(len(c.x)) if (s := _source(c, port, axis)).rows]
-    return _copy_rows.spec(c, PORTS, found, _filling(c), _maps(c))
+    return copy_rows.spec(c, PORTS, found, _filling(c), _maps(c))
 
 
 def rows_when(c: Call) -> str:
     """Tensors whose outermost axis in memory is the same, or of which the others are read or written with steps."""
-    axis = _copy_rows.axis_of(c)
-    if isinstance(c.attrs, Pads) and axis is not None and not _copy_rows.in_rows(c.y[0], axis):
+    axis = copy_rows.axis_of(c)
+    if isinstance(c.attrs, Pads) and axis is not None and not copy_rows.in_rows(c.y[0], axis):
         return "a padded row is filled as one piece of memory"
     return "" if axis is not None else "not all tensors lie in rows along the same axis"
 
 
 def _maps(c: Call) -> dict[str, np.ndarray]:
     maps = c.attrs.maps if isinstance(c.attrs, IndexMap) else ()
-    return {f"map{i}": _copy.smallest(np.asarray(m, np.int64)) for i, m in enumerate(maps) if not _linear(m)}
+    return {f"map{i}": copy.smallest(np.asarray(m, np.int64)) for i, m in enumerate(maps) if not _linear(m)}
 
 
 def _filling(c: Call) -> str | None:
     """What all of the output is set to first, as C text."""
     if not isinstance(c.attrs, Pads):
         return None
-    return str(fill(c)) if c.quantised else _copy.element(fill(c), c.y[0].dtype)
+    return str(fill(c)) if c.quantised else copy.element(fill(c), c.y[0].dtype)
 
 
 def _source(c: Call, port: int, axis: int) -> Source:
@@ -214,20 +214,20 @@ def _part(c: Call, port: int) -> Part:
         offset = sum(b * s for b, s in zip(a.start, strides, strict=True))
         source = Access(tuple(s * k for s, k in zip(strides, a.step, strict=True)), offset)
     elif isinstance(a, Broadcast):
-        source = _nest.broadcast(x, len(y.shape))
+        source = nesting.broadcast(x, len(y.shape))
     elif isinstance(a, Shape):
         return _reordered(c)
     else:
         source = Access(strides)
     inner = replace(y, shape=x.shape if isinstance(a, Axis | Pads) else y.shape)
-    n = _nest.nest(inner, [Access(y.strides, _offset(c, port)), source])
+    n = nesting.nest(inner, [Access(y.strides, _offset(c, port)), source])
     return Part(n, n.index[1], f"{{{name}}}[{n.index[2]}]")
 
 
 def _reordered(c: Call) -> Part:
     """A Reshape that is no view: x is read in logical order, y lies in that order."""
     x = c.type(0)
-    n = _nest.nest(replace(x, order=()), [Access(x.strides)])
+    n = nesting.nest(replace(x, order=()), [Access(x.strides)])
     return Part(n, n.index[0], f"{{x}}[{n.index[1]}]")
 
 
@@ -246,7 +246,7 @@ def _mapped(c: Call) -> Part:
     x, y, maps = c.type(0), c.y[0], c.attrs.maps
     through = [axis for axis, m in enumerate(maps) if not _linear(m)]
     straight = Access(tuple(0 if axis in through else s for axis, s in enumerate(x.strides)))
-    n, (base, *at) = _copy.walk(y, [straight], through)
+    n, (base, *at) = copy.walk(y, [straight], through)
     terms = [f"({{map{axis}}}[{var}] * {x.strides[axis]})" for axis, var in zip(through, at, strict=True)]
     return Part(n, n.index[0], f"{{x}}[{' + '.join([base, *terms])}]")
 

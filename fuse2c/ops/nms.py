@@ -10,9 +10,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy, _onnx
-from fuse2c.ops._scalars import literal
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import copy
+from fuse2c.kernels.scalars import literal
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops import _onnx
 from fuse2c.ops.compact import COUNT
 
 PORTS = ("boxes", "scores")
@@ -66,7 +67,7 @@ def spec(c: Call) -> Spec:
     a = c.attrs
     least = "(-F2C_INFINITY)" if a.score is None else literal(a.score, DType.F32)
     return Spec({"BATCHES": batches, "CLASSES": classes, "COUNT": count, "MOST": a.most, "CENTRED": int(a.centred),
-                 "ROOM": c.y[0].count}, _copy.constants(c, PORTS), scratch=4 * count, by_rows=False,
+                 "ROOM": c.y[0].count}, copy.constants(c, PORTS), scratch=4 * count, by_rows=False,
                 flags={"least": least, "overlap": literal(a.overlap, DType.F32)})
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from math import prod
 
 from fuse2c.ir.types import DType
+from fuse2c.op import Source
 from fuse2c.ops._emit import Emit
-from fuse2c.ops.base import Source
 
 
 def from_instance(src: Source) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ops.base import Source
+from fuse2c.op import Source
 from fuse2c.ops.movement import IndexMap, Pads, Slices
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 

@@ -15,11 +15,12 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.ops import _dsp, _mve, _pool_dsp, _tile, _volume, _window
-from fuse2c.ops._scalars import literal
-from fuse2c.ops._tile import Store
-from fuse2c.ops._window import Window
-from fuse2c.ops.base import Call, Kernel, NestForm, Op, RowWindow, Scalar, Source, Spec, Work
+from fuse2c.kernels import dsp, mve, pool_dsp, tiling, volume, windowing
+from fuse2c.kernels.scalars import literal
+from fuse2c.kernels.tiling import Store
+from fuse2c.kernels.windowing import Window
+from fuse2c.op import Call, Kernel, NestForm, Op, RowWindow, Scalar, Source, Spec, Work
+from fuse2c.ops import _fours
 from fuse2c.quant import Requant, quantise
 
 
@@ -37,11 +38,11 @@ def from_onnx(src: Source) -> None:
     """MaxPool, AveragePool, LpPool. A maximum with indices is an operator of its own."""
     x = src.graph.type(src.inputs[0])
     kernel = tuple(src.attrs["kernel_shape"])
-    if not 1 <= len(kernel) <= _volume.MAX_RANK or len(x.shape) != len(kernel) + 2:
+    if not 1 <= len(kernel) <= volume.MAX_RANK or len(x.shape) != len(kernel) + 2:
         raise src.refuse(f"{len(kernel)}-D pooling of a tensor of shape {x.shape}")
-    attrs = Attrs(_window.from_attrs(src, x.shape[2:], kernel), bool(src.attrs.get("count_include_pad", 0)),
+    attrs = Attrs(windowing.from_attrs(src, x.shape[2:], kernel), bool(src.attrs.get("count_include_pad", 0)),
                   float(src.attrs.get("p", 2)), bool(src.attrs.get("storage_order", 0)))
-    if src.op != "LpPool" and any(_window.inside(attrs.window, x.shape[2:], i).sum(axis=1).min(initial=1) == 0
+    if src.op != "LpPool" and any(windowing.inside(attrs.window, x.shape[2:], i).sum(axis=1).min(initial=1) == 0
                                   for i in range(len(kernel))):
         raise src.refuse("a window lies in the padding alone", attr="pads", hint="pads must be smaller than the kernel")
     if len(src.outputs) > 1 and src.outputs[1]:
@@ -54,7 +55,7 @@ def from_onnx(src: Source) -> None:
 def from_global(src: Source) -> None:
     """GlobalAveragePool, GlobalMaxPool, GlobalLpPool."""
     x = src.graph.type(src.inputs[0])
-    if not 1 <= len(x.shape) - 2 <= _volume.MAX_RANK:
+    if not 1 <= len(x.shape) - 2 <= volume.MAX_RANK:
         raise src.refuse(f"global pooling of a tensor of shape {x.shape}")
     src.node(src.op.removeprefix("Global"), Attrs(whole(x.shape), p=float(src.attrs.get("p", 2))))
 
@@ -91,14 +92,14 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     axes = tuple(range(-len(out), 0))
     if c.node.op == "MaxPool":
         least = -np.inf if t.dtype.is_float else t.dtype.range[0]
-        return [_window.windows(x, window, least, out).max(axis=axes)]
+        return [windowing.windows(x, window, least, out).max(axis=axes)]
     if c.node.op == "LpPool":
-        powers = np.abs(_window.windows(x, window, 0, out).astype(np.float64)) ** c.attrs.p
+        powers = np.abs(windowing.windows(x, window, 0, out).astype(np.float64)) ** c.attrs.p
         return [(powers.sum(axis=axes) ** (1.0 / c.attrs.p)).astype(x.dtype)]
     real = x
     if c.quantised:
         real = (x.astype(np.int32) - c.quant(0).zero[0]).astype(np.float32) * np.float32(c.quant(0).scale[0])
-    taps = _window.windows(real, window, 0, out).reshape(*y.shape, -1)
+    taps = windowing.windows(real, window, 0, out).reshape(*y.shape, -1)
     sums = np.zeros(y.shape, real.dtype)
     for i in range(taps.shape[-1]):
         sums += taps[..., i]
@@ -115,8 +116,8 @@ def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     least = -np.inf if c.type(0).dtype.is_float else c.type(0).dtype.range[0]
     numbers = np.arange(prod(size))
     places = (numbers.reshape(size[::-1]).T if c.attrs.column_major else numbers.reshape(size))[None, None]
-    taps = _window.windows(x, window, least, shape[2:]).reshape(*shape, -1)
-    where = _window.windows(places, window, -1, shape[2:]).reshape(1, 1, *shape[2:], -1)
+    taps = windowing.windows(x, window, least, shape[2:]).reshape(*shape, -1)
+    where = windowing.windows(places, window, -1, shape[2:]).reshape(1, 1, *shape[2:], -1)
     first = np.where(where < 0, least, taps).argmax(axis=-1)[..., None]
     outside = np.broadcast_to(where < 0, taps.shape)
     first = np.where(np.take_along_axis(outside, first, -1), (~outside).argmax(axis=-1)[..., None], first)
@@ -128,7 +129,7 @@ def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
 def counts(c: Call) -> list[np.ndarray]:
     """How many elements each output averages along each axis: a product of these is the divisor."""
     size = c.type(0).shape[2:]
-    return [_window.inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
+    return [windowing.inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
 
 
 def divisors(c: Call) -> np.ndarray:
@@ -195,10 +196,10 @@ def integer(c: Call) -> str:
 
 def max_spec(c: Call) -> Spec:
     """Constants of the window."""
-    x, names = c.type(0), _window.constants(c, c.attrs.window)
-    store = Store("acc", "", _tile.index("at", "c", c.y[0].strides[1]))
+    x, names = c.type(0), windowing.constants(c, c.attrs.window)
+    store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=_window.row_window(c), along=_window.scattered(c),
+                window=windowing.row_window(c), along=windowing.scattered(c),
                 flags={"least": least_value(x.dtype), "less": less(x.dtype), "store": store})
 
 
@@ -214,16 +215,16 @@ def least_value(dtype: DType) -> str:
 
 def average_spec(c: Call, integer: bool) -> Spec:
     """Constants of the window; how a term enters the sum, and how the sum becomes an element."""
-    x, y, names = c.type(0), c.y[0], _window.constants(c, c.attrs.window)
+    x, y, names = c.type(0), c.y[0], windowing.constants(c, c.attrs.window)
     window = c.attrs.window
     names |= {"PAD_BOTTOM": window.pads[len(window.kernel)],
               "PAD_RIGHT": window.pads[-1] if len(window.kernel) > 1 else 0}
     fixed = same_count(c)
-    store = Store("acc", str(fixed or "n"), _tile.index("at", "c", y.strides[1]))
+    store = Store("acc", str(fixed or "n"), tiling.index("at", "c", y.strides[1]))
     flags, finish, acc = average_terms(c, integer)
     flags |= {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
-                window=_window.row_window(c), along=_window.scattered(c))
+                window=windowing.row_window(c), along=windowing.scattered(c))
 
 
 def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:
@@ -232,7 +233,7 @@ def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:
         return {"term_open": "", "term_close": ""}, Scalar("({a} / (float)n)"), ""
     zero = c.quant(0).zero[0]
     if integer:
-        return {"term_open": "", "term_close": f" - ({zero})"}, _tile.finish(requant(c), "n - 1"), ""
+        return {"term_open": "", "term_close": f" - ({zero})"}, tiling.finish(requant(c), "n - 1"), ""
     low, high = c.y[0].dtype.range
     finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(c.y_quant.scale[0], DType.F32)}, "
                     f"{c.y_quant.zero[0]}, {low}, {high})")
@@ -242,7 +243,7 @@ def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:
 
 def is_max_mve(c: Call) -> str:
     """16 channels at a time, nothing fused behind them."""
-    if why := flat(c) or _mve.channels_when(c):
+    if why := flat(c) or mve.channels_when(c):
         return why
     return "operators behind it" if c.group is not None and len(c.group.node.parts) > 1 else ""
 
@@ -250,16 +251,16 @@ def is_max_mve(c: Call) -> str:
 def max_mve(c: Call) -> Spec:
     """The same constants."""
     spec = max_spec(c)
-    return replace(spec, constants={**spec.constants, "LANES": _mve.LANES})
+    return replace(spec, constants={**spec.constants, "LANES": mve.LANES})
 
 
 def is_average_mve(c: Call) -> str:
     """Four channels at a time, each of the same number of elements."""
-    if why := flat(c) or integer_sum(c) or _mve.channels_when(c):
+    if why := flat(c) or integer_sum(c) or mve.channels_when(c):
         return why
-    if not same_count(c) or c.y[0].shape[1] % _mve.GROUP or not _tile.finish(requant(c), "n - 1").words:
+    if not same_count(c) or c.y[0].shape[1] % mve.GROUP or not tiling.finish(requant(c), "n - 1").words:
         return "the number of elements varies, or that of channels is no multiple of four"
-    return _mve.only_elements(c)
+    return _fours.only_elements(c)
 
 
 def average_mve(c: Call, spec: Callable[..., Spec]) -> Spec:
@@ -271,18 +272,18 @@ def average_mve(c: Call, spec: Callable[..., Spec]) -> Spec:
 
 def average_dsp(c: Call) -> Spec:
     """The sums of four channels of a window."""
-    return _pool_dsp.average(c, average_spec(c, integer=True), same_count(c))
+    return pool_dsp.average(c, average_spec(c, integer=True), same_count(c))
 
 
 def global_dsp(c: Call) -> Spec:
     """The sums of four channels of a row."""
-    return _pool_dsp.average(c, global_spec(c, integer=True), _window.constants(c, c.attrs.window)["IN_W"])
+    return pool_dsp.average(c, global_spec(c, integer=True), windowing.constants(c, c.attrs.window)["IN_W"])
 
 
 def volume_spec(c: Call, step: str, start: str, **flags: Any) -> Spec:
     """Any number of dimensions, whole batches."""
     text = {"store": Store("acc", "", "at"), "index": "", "count": "", "term_open": "", "term_close": ""}
-    return Spec(_window.volume_constants(c.type(0), c.y[0], c.attrs.window), by_rows=False, channel="n",
+    return Spec(windowing.volume_constants(c.type(0), c.y[0], c.attrs.window), by_rows=False, channel="n",
                 acc=CTYPE[c.type(0).dtype], flags=text | {"step": step, "start": start} | flags)
 
 
@@ -349,7 +350,7 @@ def global_spec(c: Call, integer: bool) -> Spec:
     s = average_spec(c, integer)
     height = s.constants["IN_H"]
     # One output pixel: an element's index is its channel's offset.
-    at = _tile.index("", "c", c.y[0].strides[1]).removeprefix(" + ")
+    at = tiling.index("", "c", c.y[0].strides[1]).removeprefix(" + ")
     return replace(s, scratch=4 * c.y[0].count, keeps=True, rows=height, over_input=True, window=RowWindow(),
                    flags={**s.flags, "scratch_ctype": s.acc or COMPUTE[c.y[0].dtype],
                           "store": replace(s.flags["store"], at=at)})
@@ -367,25 +368,25 @@ def nest_form(c: Call) -> NestForm:
 OPS = (
     Op(name="MaxPool", onnx={"MaxPool": from_onnx, "GlobalMaxPool": from_global}, infer=infer, reference=reference,
        work=work, integer=integer, layout="spatial", moves=True, anchor=True, nest=nest_form, docs="1-D to 3-D",
-       kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=_mve.NEEDS, strided=True),
-                Kernel("max_pool_dsp", lambda c: _pool_dsp.maximum(c, max_spec(c)), needs=_dsp.NEEDS, strided=True,
-                       when=lambda c: flat(c) or _pool_dsp.is_max(c)),
+       kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=mve.NEEDS, strided=True),
+                Kernel("max_pool_dsp", lambda c: pool_dsp.maximum(c, max_spec(c)), needs=dsp.NEEDS, strided=True,
+                       when=lambda c: flat(c) or pool_dsp.is_max(c)),
                 Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),
     Op(name="AveragePool", onnx={"AveragePool": from_onnx, "GlobalAveragePool": from_global}, infer=infer,
        reference=reference, work=work, integer=integer, layout="spatial", anchor=True, nest=nest_form, docs="1-D to 3-D",
        kernels=(Kernel("global_average_mve", partial(average_mve, spec=global_spec),
-                       when=lambda c: is_average_mve(c) or is_global(c), needs=_mve.NEEDS),
-                Kernel("global_average_dsp", global_dsp, needs=_dsp.NEEDS,
-                       when=lambda c: flat(c) or is_global(c) or _pool_dsp.is_global(c) or integer_sum(c)),
+                       when=lambda c: is_average_mve(c) or is_global(c), needs=mve.NEEDS),
+                Kernel("global_average_dsp", global_dsp, needs=dsp.NEEDS,
+                       when=lambda c: flat(c) or is_global(c) or pool_dsp.is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=True),
                        when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),
-                Kernel("average_pool_mve", partial(average_mve, spec=average_spec), when=is_average_mve, needs=_mve.NEEDS,
+                Kernel("average_pool_mve", partial(average_mve, spec=average_spec), when=is_average_mve, needs=mve.NEEDS,
                        strided=True),
-                Kernel("average_pool_dsp", average_dsp, needs=_dsp.NEEDS, strided=True,
-                       when=lambda c: flat(c) or _pool_dsp.is_average(c) or integer_sum(c)),
+                Kernel("average_pool_dsp", average_dsp, needs=dsp.NEEDS, strided=True,
+                       when=lambda c: flat(c) or pool_dsp.is_average(c) or integer_sum(c)),
                 Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: flat(c) or integer_sum(c),
                        strided=True),
                 Kernel("average_pool", partial(average_spec, integer=False), when=flat, strided=True),

@@ -11,10 +11,11 @@ from math import prod
 import numpy as np
 
 from fuse2c.ir.types import DType, Quant, TensorType
-from fuse2c.ops import _mve, elementwise
+from fuse2c.kernels import mve
+from fuse2c.kernels.scalars import literal
+from fuse2c.op import Call, Kernel, Op, Scalar, Source
+from fuse2c.ops import elementwise
 from fuse2c.ops._emit import Emit
-from fuse2c.ops._scalars import literal
-from fuse2c.ops.base import Call, Kernel, Op, Scalar, Source
 from fuse2c.ops.cast import ONNX_TYPES
 from fuse2c.ops.elementwise import Attrs
 from fuse2c.quant import quantise
@@ -260,7 +261,7 @@ def from_qlinear_binary(src: Source) -> None:
     add_quantise(src, y, (6, 7), src.outputs[0])
 
 
-KERNELS = (Kernel("elementwise_mve", elementwise.mve_spec, when=lambda c: when(c) or elementwise.mve_when(c), needs=_mve.NEEDS),
+KERNELS = (Kernel("elementwise_mve", elementwise.mve_spec, when=lambda c: when(c) or elementwise.mve_when(c), needs=mve.NEEDS),
            Kernel("elementwise", elementwise.spec, when=when))
 OPS = (
     Op(name="QuantizeLinear", ports=("a", "b", "c"), infer=infer, reference=quantise_reference, layout="same",

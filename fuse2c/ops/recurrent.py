@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import CTYPE, DType, TensorType
-from fuse2c.ops import _scalars
-from fuse2c.ops._scalars import UNARY, Row, literal
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import scalars
+from fuse2c.kernels.scalars import UNARY, Row, literal
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 
 GATES = {"RNN": "h", "GRU": "zrh", "LSTM": "iofc"}      # in the order of the weights
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -95,7 +95,7 @@ def infer(c: Call) -> list[TensorType]:
 
 def reference(c: Call, *given: np.ndarray | None) -> list[np.ndarray]:
     """ONNX's equations, one image and one step at a time, in the compute type."""
-    a, dtype = c.attrs, _scalars.compute(c.type(0).dtype)
+    a, dtype = c.attrs, scalars.compute(c.type(0).dtype)
     inputs = {port: None if v is None else v if port == "lens" else v.astype(dtype)
               for port, v in zip(PORTS, given, strict=False)}
     x, (steps, batch) = inputs["x"], sizes(c)
@@ -226,7 +226,7 @@ def _activation(a: Attrs, count: int, i: int, value: str, dtype: DType) -> str:
     """The C text of an activation; where the directions differ in it, a choice."""
     texts = []
     for key, p in a.activations[i::count]:
-        text = _scalars.text(ACTIVATIONS[key], dtype).replace("{a}", value)
+        text = scalars.text(ACTIVATIONS[key], dtype).replace("{a}", value)
         for n, number in enumerate(p):
             text = text.replace(f"{{p{n}}}", literal(number, dtype))
         texts.append(text)

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, DType, TensorType
-from fuse2c.ops import _nest, _scalars, pool
-from fuse2c.ops._nest import Access
-from fuse2c.ops._parts import Parts
-from fuse2c.ops._scalars import literal
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Accumulator, Call, Expansion, Kernel, NestForm, Op, Reduction, Scalar, Source, Spec, Work
+from fuse2c.kernels import nesting, scalars
+from fuse2c.kernels.nesting import Access
+from fuse2c.kernels.parts import Parts
+from fuse2c.kernels.scalars import literal
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Accumulator, Call, Expansion, Kernel, NestForm, Op, Reduction, Scalar, Source, Spec, Work
+from fuse2c.ops import pool
 from fuse2c.ops.cast import Attrs as Cast
 from fuse2c.ops.elementwise import Attrs as Elementwise
 from fuse2c.ops.movement import Shape
@@ -35,7 +36,7 @@ class Attrs:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One reduction: C text of a step over acc and the element v, for floats and for integers; placeholders as in
-    _scalars.py. Empty text: no kernel for that class of types."""
+    scalars.py. Empty text: no kernel for that class of types."""
 
     numpy: Callable[..., Any]           # (x, axis, keepdims) -> result in the compute type
     start: float                        # the identity
@@ -54,7 +55,7 @@ def _mean(x: np.ndarray, **where: Any) -> np.ndarray:
     count = np.asarray(prod(x.shape[a] for a in where["axis"]), x.dtype)
     if x.dtype.kind == "f":
         return _sum(x, **where) / count
-    return np.asarray(_scalars.BINARY["Div"].numpy((), _sum(x, **where), count))
+    return np.asarray(scalars.BINARY["Div"].numpy((), _sum(x, **where), count))
 
 
 def _log_sum_exp(x: np.ndarray, **where: Any) -> np.ndarray:
@@ -135,7 +136,7 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """numpy's own; halves in float32."""
     with np.errstate(all="ignore"):
-        wide = x.astype(_scalars.compute(c.type(0).dtype))
+        wide = x.astype(scalars.compute(c.type(0).dtype))
         return [np.asarray(ROWS[c.node.op].numpy(wide, axis=c.attrs.axes, keepdims=True)).astype(x.dtype)]
 
 
@@ -151,10 +152,10 @@ class Pass:
 def spec(c: Call) -> Spec:
     """A nest over the output, and inside it one or two over the reduced axes."""
     x, y, axes = c.type(0), c.y[0], c.attrs.axes
-    outer = _nest.nest(y, [Access(tuple(0 if i in axes else s for i, s in enumerate(x.strides)))])
+    outer = nesting.nest(y, [Access(tuple(0 if i in axes else s for i, s in enumerate(x.strides)))])
     reduced = tuple(a for a in x.storage if a in axes)
     inner_type = TensorType(x.dtype, tuple(x.shape[a] for a in reduced))
-    inner = _nest.nest(inner_type, [Access(tuple(x.strides[a] for a in reduced))], indent=outer.indent)
+    inner = nesting.nest(inner_type, [Access(tuple(x.strides[a] for a in reduced))], indent=outer.indent)
     inner = replace(inner, loops=tuple(replace(loop, var=loop.var.replace("i", "j")) for loop in inner.loops),
                     index=tuple(text.replace("i", "j") for text in inner.index))
     acc, end, finish = _ends(c, prod(inner_type.shape))
@@ -217,7 +218,7 @@ def reduction(op: str, x: TensorType, axes: tuple[int, ...]) -> NestForm:
 def expanded_log_sum_exp(c: Call) -> Expansion:
     """log(sum(exp(x - max))) + max, with the maximum limited to finite numbers: their difference is then defined."""
     x, y, attrs = c.node.inputs[0], c.node.outputs[0], c.attrs
-    parts, most = Parts(y), float(np.finfo(_scalars.compute(c.type(0).dtype)).max)
+    parts, most = Parts(y), float(np.finfo(scalars.compute(c.type(0).dtype)).max)
     top = parts.add("Clip", (parts.add("ReduceMax", (x,), attrs, c.y[0]),), Elementwise((-most, most)), c.y[0])
     power = parts.add("Exp", (parts.add("Sub", (x, top), Elementwise(), c.type(0)),), Elementwise(), c.type(0))
     total = parts.add("ReduceSum", (power,), attrs, c.y[0])

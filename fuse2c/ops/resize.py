@@ -15,10 +15,11 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy, _copy_rows, cast, elementwise
-from fuse2c.ops._nest import Access
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import copy, copy_rows
+from fuse2c.kernels.nesting import Access
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops import cast, elementwise
 from fuse2c.ops.movement import IndexMap
 from fuse2c.ops.shapes import axis_of, reshape, shape_of, whole_numbers
 
@@ -225,16 +226,16 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
 def spec(c: Call) -> Spec:
     """A nest over y, row by row where both tensors lie in rows; the axis's coordinate picks a line of the tables."""
     x, y, a = c.type(0), c.y[0], c.attrs
-    along = _copy_rows.axis_of(c)       # what rows follow one another along
+    along = copy_rows.axis_of(c)       # what rows follow one another along
     rows = 1 if along is None or x.shape[along] == 1 else y.shape[along]
     if along is None or rows == 1:
         along = None
     inner = replace(y, shape=tuple(1 if i == along else n for i, n in enumerate(y.shape)))
     straight = Access(tuple(0 if i in (a.axis, along) else s for i, s in enumerate(x.strides)))
     to = Access(tuple(0 if i == along else s for i, s in enumerate(y.strides)))
-    nest, (at, base, line) = _copy.walk(inner, [to, straight], [a.axis], "        ")
+    nest, (at, base, line) = copy.walk(inner, [to, straight], [a.axis], "        ")
     down = along == a.axis
-    tables = {"at": _copy.smallest(np.asarray(a.at, np.int64) * (1 if down else x.strides[a.axis])),
+    tables = {"at": copy.smallest(np.asarray(a.at, np.int64) * (1 if down else x.strides[a.axis])),
               "w": np.asarray(a.weights, x.dtype.numpy)}
     if a.add:
         tables["add"] = np.asarray(a.add, x.dtype.numpy)
@@ -243,11 +244,11 @@ def spec(c: Call) -> Spec:
     tap = f"{{at}}[({line} * TAPS) + i]"
     each = np.asarray(a.at).reshape(-1, a.taps) if down else np.arange(rows)[:, None]
     ordered = (np.diff(each.min(axis=1)) >= 0).all() and (np.diff(each.max(axis=1)) >= 0).all()
-    by_rows = along is not None and ordered and _copy_rows.in_rows(x, along)
+    by_rows = along is not None and ordered and copy_rows.in_rows(x, along)
     reads = {0: (tuple(each.min(axis=1).tolist()), tuple(each.max(axis=1).tolist()))} if by_rows else {}
     strides = {} if along is None else {"X_SH": x.strides[along], "Y_SH": y.strides[along]}
     return Spec({"TAPS": a.taps} | (strides or {"X_SH": 0, "Y_SH": 0}), tables, rows=rows, reads=reads,
-                along=None if along is None or _copy_rows.in_rows(y, along) else along,
+                along=None if along is None or copy_rows.in_rows(y, along) else along,
                 flags={"nest": nest, "iy": tap if down else "oy", "from": base if down else f"{base} + {tap}",
                        "line": line, "start": start, "store": Store("acc", "", at)})
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, DType, TensorType
-from fuse2c.ops._copy import wrap
-from fuse2c.ops._scalars import literal
-from fuse2c.ops._tile import Store
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels.copy import wrap
+from fuse2c.kernels.scalars import literal
+from fuse2c.kernels.tiling import Store
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 
 PORTS = ("x", "rois", "images")
 FAR = 1 << 24       # pixels: beyond any image

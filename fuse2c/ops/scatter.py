@@ -11,10 +11,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, TensorType
-from fuse2c.ops import _copy, _scalars
-from fuse2c.ops._copy import Part, wrap
-from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
+from fuse2c.kernels import copy, scalars
+from fuse2c.kernels.copy import Part, wrap
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Call, Kernel, Op, Source, Spec
 from fuse2c.ops.gather import index_terms
 from fuse2c.ops.shapes import axis_of, shape_of
 
@@ -70,7 +70,7 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> list[np.ndarray]:
     """One update after the other."""
     y, a = np.array(x), c.attrs
-    row = _scalars.BINARY.get(REDUCTIONS[a.reduction])
+    row = scalars.BINARY.get(REDUCTIONS[a.reduction])
     depth = indices.shape[-1] if a.kind == "nd" else 0
     for at in np.ndindex(indices.shape[:-1] if a.kind == "nd" else updates.shape):
         if a.kind == "nd":
@@ -87,18 +87,18 @@ def reference(c: Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) 
 def spec(c: Call) -> Spec:
     """Two copies."""
     x, u, i, a = c.type(0), c.type(2), c.type(1), c.attrs
-    whole, (own,) = _copy.walk(c.y[0], [Access(x.strides)])
+    whole, (own,) = copy.walk(c.y[0], [Access(x.strides)])
     y = c.y[0].strides
     if a.kind == "nd":
         depth, rest = i.shape[-1], len(i.shape) - 1
         tail = y[depth:]
-        n, (base, read, index) = _copy.walk(u, [Access((0,) * rest + tail), Access(u.strides),
+        n, (base, read, index) = copy.walk(u, [Access((0,) * rest + tail), Access(u.strides),
                                                 Access(i.strides[:-1] + (0,) * len(tail))])
         lines, terms = index_terms(index, [(k * i.strides[-1], x.shape[k], y[k]) for k in range(depth)])
     else:
         others = Access(tuple(0 if k == a.axis else s for k, s in enumerate(y)))
         which = i.strides if a.kind == "axis" else (i.strides[0],) + (0,) * (len(u.shape) - 1)
-        n, (base, read, index, step) = _copy.walk(u, [others, Access(u.strides), Access(which)], [a.axis])
+        n, (base, read, index, step) = copy.walk(u, [others, Access(u.strides), Access(which)], [a.axis])
         if a.kind == "axis":
             lines, terms = index_terms(index, [(0, x.shape[a.axis], y[a.axis])])
         else:
@@ -106,7 +106,7 @@ def spec(c: Call) -> Spec:
             lines = (f"const int32_t j = {function}((int64_t){{indices}}[{index}] + {step}, {x.shape[a.axis]});",)
             terms = [f"(j * {y[a.axis]})"]
     lines += (f"const int32_t at = {' + '.join([base, *terms])};",)
-    return _copy.spec(c, PORTS, [Part(whole, whole.index[0], f"{{x}}[{own}]"),
+    return copy.spec(c, PORTS, [Part(whole, whole.index[0], f"{{x}}[{own}]"),
                                  Part(n, "at", reduced(c, "y[at]", f"{{updates}}[{read}]"), lines)])
 
 
@@ -115,14 +115,14 @@ def reduced(c: Call, have: str, new: str) -> str:
     dtype, op = c.y[0].dtype, REDUCTIONS[c.attrs.reduction]
     if not op:
         return new
-    text = _scalars.text(_scalars.BINARY[op], dtype).replace("{a}", have).replace("{b}", new)
+    text = scalars.text(scalars.BINARY[op], dtype).replace("{a}", have).replace("{b}", new)
     return text if CTYPE[dtype] == COMPUTE[dtype] else f"({CTYPE[dtype]})({text})"
 
 
 def when(c: Call) -> str:
     """A reduction needs a C form for the type."""
     op = REDUCTIONS[c.attrs.reduction]
-    return "" if not op or _scalars.text(_scalars.BINARY[op], c.y[0].dtype) else f"no kernel for {c.y[0].dtype}"
+    return "" if not op or scalars.text(scalars.BINARY[op], c.y[0].dtype) else f"no kernel for {c.y[0].dtype}"
 
 
 def operator(name: str, onnx: tuple[str, ...], half: bool) -> Op:

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from fuse2c.errors import ShapeError
-from fuse2c.ops.base import Source
+from fuse2c.op import Source
 from fuse2c.ops.movement import Axis, Broadcast, Permutation, Shape, Slices
 
 

@@ -12,10 +12,10 @@ from math import prod
 import numpy as np
 
 from fuse2c.ir.types import TensorType
+from fuse2c.kernels.parts import Parts
+from fuse2c.kernels.scalars import compute
+from fuse2c.op import Call, Expansion, Kernel, Op, Source, Spec, Work
 from fuse2c.ops import loop_nest
-from fuse2c.ops._parts import Parts
-from fuse2c.ops._scalars import compute
-from fuse2c.ops.base import Call, Expansion, Kernel, Op, Source, Spec, Work
 from fuse2c.ops.elementwise import Attrs as Elementwise
 from fuse2c.ops.movement import Shape
 from fuse2c.ops.reduce import Attrs as Axes

@@ -12,10 +12,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
+from fuse2c.kernels.scalars import compute, literal
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 from fuse2c.ops import _onnx
 from fuse2c.ops._emit import Emit
-from fuse2c.ops._scalars import compute, literal
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
 
 MEL_LIMIT = 2 ** 24     # elements of a filter bank
 

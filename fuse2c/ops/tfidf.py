@@ -7,8 +7,9 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy, _onnx
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import copy
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.ops import _onnx
 from fuse2c.ops.shapes import shape_of
 
 MODES = ("TF", "IDF", "TFIDF")
@@ -64,9 +65,9 @@ def spec(c: Call) -> Spec:
     weights = a.get("weights")
     lengths = [len(g.items) for g in found]
     firsts = np.cumsum([0, *lengths])[:-1]
-    tables = {"items": _copy.smallest(np.array([i for g in found for i in g.items], np.int64))}
+    tables = {"items": copy.smallest(np.array([i for g in found for i in g.items], np.int64))}
     for name, values in (("first", firsts), ("length", lengths), ("column", [g.column for g in found])):
-        tables[name] = _copy.smallest(np.asarray(values, np.int64))
+        tables[name] = copy.smallest(np.asarray(values, np.int64))
     if weights and a.get("mode") != "TF":
         tables["weight"] = np.asarray(weights, np.float32)[:y.shape[-1]]
     length = x.shape[-1]

@@ -8,9 +8,9 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.ops import _copy
-from fuse2c.ops._scalars import literal
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.kernels import copy
+from fuse2c.kernels.scalars import literal
+from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
 
 MEMBER = 6
 NODES = ("featureids", "splits", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")      # attributes nodes_...
@@ -129,7 +129,7 @@ def _start(combine: int, dtype: np.dtype) -> float:
 def spec(c: Call) -> Spec:
     """Tables of nodes and leaves; the comparison is fixed where all nodes have the same."""
     a, dtype, x = c.attrs, c.type(0).dtype, c.type(0)
-    tables = {name: _copy.smallest(np.asarray(values, np.int64)) for name, values in (
+    tables = {name: copy.smallest(np.asarray(values, np.int64)) for name, values in (
         ("feature", a.features), ("yes", a.yes), ("no", a.no), ("target", a.targets), ("root", a.roots))}
     tables |= {"split": np.asarray(a.splits, dtype.numpy), "weight": np.asarray(a.weights, dtype.numpy)}
     modes = sorted(set(a.modes))
@@ -144,7 +144,7 @@ def spec(c: Call) -> Spec:
         test = f"({test} || ((v != v) && ({{missing}}[at] != 0)))"
     if MEMBER in modes:
         tables["member"] = np.asarray([v for m in a.members for v in m], dtype.numpy)
-        tables["first"] = _copy.smallest(np.cumsum([0, *map(len, a.members)]))
+        tables["first"] = copy.smallest(np.cumsum([0, *map(len, a.members)]))
     names = {"ROWS": x.shape[0], "FEATURES": x.shape[1], "TARGETS": a.count, "TREES": len(a.roots), "DEPTH": a.depth,
              "DIVISOR": a.divisor, "LARGEST_SET": max(map(len, a.members), default=0)}
     return Spec(names, tables, by_rows=False,

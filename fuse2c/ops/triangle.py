@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _copy, movement
-from fuse2c.ops._copy import Part
-from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
+from fuse2c.kernels import copy
+from fuse2c.kernels.copy import Part
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Call, Kernel, Op, Source, Spec
+from fuse2c.ops import movement
 
 PORTS = ("x", "diagonal")
 
@@ -53,11 +54,11 @@ def zero(c: Call) -> int:
 def spec(c: Call) -> Spec:
     """A copy that chooses between x and zero."""
     rank, sign = len(c.y[0].shape), ">=" if c.attrs.upper else "<="
-    n, (at, row, column) = _copy.walk(c.y[0], [Access(c.type(0).strides)], [rank - 2, rank - 1])
+    n, (at, row, column) = copy.walk(c.y[0], [Access(c.type(0).strides)], [rank - 2, rank - 1])
     diagonal = "{diagonal}[0]" if c.has(1) else str(c.attrs.diagonal)
-    nothing = str(zero(c)) if c.quantised else _copy.element(0, c.y[0].dtype)
+    nothing = str(zero(c)) if c.quantised else copy.element(0, c.y[0].dtype)
     part = Part(n, n.index[0], f"(({column} - {row}) {sign} {diagonal}) ? {{x}}[{at}] : {nothing}")
-    return _copy.spec(c, PORTS, [part])
+    return copy.spec(c, PORTS, [part])
 
 
 OP = Op(name="Trilu", onnx={"Trilu": from_onnx}, ports=PORTS, infer=infer, reference=reference,

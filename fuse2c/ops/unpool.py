@@ -12,10 +12,10 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import TensorType
-from fuse2c.ops import _copy, _window
-from fuse2c.ops._copy import Part
-from fuse2c.ops._nest import Access
-from fuse2c.ops.base import Call, Kernel, Op, Source, Spec
+from fuse2c.kernels import copy, windowing
+from fuse2c.kernels.copy import Part
+from fuse2c.kernels.nesting import Access
+from fuse2c.op import Call, Kernel, Op, Source, Spec
 
 PORTS = ("x", "indices")
 
@@ -34,7 +34,7 @@ def from_onnx(src: Source) -> None:
     kernel = tuple(src.attrs["kernel_shape"])
     if len(x.shape) != len(kernel) + 2:
         raise src.refuse(f"{len(kernel)}-D windows for a tensor of shape {x.shape}")
-    window = _window.from_attrs(src, x.shape[2:], kernel)
+    window = windowing.from_attrs(src, x.shape[2:], kernel)
     size = [(n - 1) * s + k - window.pads[i] - window.pads[len(kernel) + i]
             for i, (n, s, k) in enumerate(zip(x.shape[2:], window.strides, kernel, strict=True))]
     pooled = (*x.shape[:2], *size)
@@ -55,7 +55,7 @@ def infer(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
     """Later elements win."""
     y = np.zeros(c.attrs.pooled, x.dtype)
-    y.reshape(-1)[_copy.wrap(indices, y.size).reshape(-1)] = x.reshape(-1)
+    y.reshape(-1)[copy.wrap(indices, y.size).reshape(-1)] = x.reshape(-1)
     result = np.zeros(c.attrs.out, x.dtype)
     result[tuple(slice(n) for n in c.attrs.pooled)] = y
     return [result]
@@ -64,14 +64,14 @@ def reference(c: Call, x: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
 def spec(c: Call) -> Spec:
     """A scatter of single elements, in the order of x."""
     x, a = c.type(0), c.attrs
-    nest, (source, index) = _copy.walk(replace(x, order=()), [Access(x.strides), Access(c.type(1).strides)])
+    nest, (source, index) = copy.walk(replace(x, order=()), [Access(x.strides), Access(c.type(1).strides)])
     steps, at = c.y[0].strides, []
     for axis, n in enumerate(a.pooled):
         behind = prod(a.pooled[axis + 1:])
         at += [f"(((at / {behind}) % {n}) * {steps[axis]})"] * (n > 1)
     line = f"const int32_t at = f2c_index({{indices}}[{index}], {prod(a.pooled)});"
     to = "at" if a.pooled == a.out and c.y[0].row_major else " + ".join(at) or "0"
-    return _copy.spec(c, PORTS, [Part(nest, to, f"{{x}}[{source}]", (line,))], fill="0")
+    return copy.spec(c, PORTS, [Part(nest, to, f"{{x}}[{source}]", (line,))], fill="0")
 
 
 OP = Op(name="MaxUnpool", onnx={"MaxUnpool": from_onnx}, ports=PORTS, infer=infer, reference=reference, half=True,

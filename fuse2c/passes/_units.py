@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuse2c import price
-from fuse2c.ops.base import Spec
+from fuse2c.op import Spec
 from fuse2c.plan import Launch, Plan
 
 

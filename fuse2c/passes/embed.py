@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ir.types import TensorType
+from fuse2c.kernels.tail import channel_vector
+from fuse2c.op import Spec
 from fuse2c.ops import all_ops
-from fuse2c.ops._tail import channel_vector
-from fuse2c.ops.base import Spec
 from fuse2c.ops.movement import Axis, Slices
 from fuse2c.passes.select import anchor_call, refuse
 from fuse2c.plan import Plan, Step

@@ -7,8 +7,9 @@ from dataclasses import replace
 from fuse2c.fusion.dsl import Fuse, barred, body, operands, results
 from fuse2c.fusion.rules import rules
 from fuse2c.ir.graph import Graph, Node
-from fuse2c.ops import _vector, all_ops
-from fuse2c.ops.base import Group, bind
+from fuse2c.kernels import vector
+from fuse2c.op import Group, bind
+from fuse2c.ops import all_ops
 from fuse2c.passes.select import refuse
 from fuse2c.passes.split import part
 from fuse2c.plan import Decision, Plan
@@ -41,7 +42,7 @@ def apart(plan: Plan, g: Graph, node: Node) -> str:
     call = replace(bind(g, node), group=Group(g, node))
     found = next((k for k in all_ops()[node.op].kernels if not refuse(k, plan.target.processor, call)), None)
     many = sum(w.size for w in call.const if w is not None) >= MANY
-    return f"its own kernel {found.name} is faster" if many and found is not None and found.needs & _vector.NEEDS else ""
+    return f"its own kernel {found.name} is faster" if many and found is not None and found.needs & vector.NEEDS else ""
 
 
 def grown(plan: Plan, g: Graph, rule: Fuse, seed: Node, log: dict[Decision, None]) -> tuple[Node, ...]:

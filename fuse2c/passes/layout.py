@@ -13,8 +13,8 @@ import numpy as np
 
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import TensorType
+from fuse2c.op import bind, layout
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind, layout
 from fuse2c.ops.movement import Shape
 from fuse2c.passes.select import refuse
 from fuse2c.plan import Decision, Plan

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fuse2c.errors import NoKernel
 from fuse2c.ir.graph import Graph, Node
+from fuse2c.op import Call, Group, Kernel, Work, bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import Call, Group, Kernel, Work, bind
 from fuse2c.passes._rows import height
 from fuse2c.plan import Decision, Plan, Step
 from fuse2c.target import Processor

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fuse2c import price
+from fuse2c.kernels.skip import LIST, LOOK
 from fuse2c.ops import all_ops
-from fuse2c.ops._skip import LIST, LOOK
 from fuse2c.passes import bound, select
 from fuse2c.plan import Decision, Plan, Step
 

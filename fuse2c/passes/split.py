@@ -9,8 +9,8 @@ from dataclasses import replace
 from fuse2c import price
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import Quant, TensorType
+from fuse2c.op import bind
 from fuse2c.ops import all_ops
-from fuse2c.ops.base import bind
 from fuse2c.ops.movement import Axis, Slices
 from fuse2c.plan import Plan
 

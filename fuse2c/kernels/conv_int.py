@@ -1,0 +1,157 @@
+"""A convolution's integer kernels for cores without vectors: with Arm's DSP extension, and those that multiply words only."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from fuse2c.kernels import dsp, dsp_depthwise, dsp_stream, fields, tiling, windowing
+from fuse2c.kernels.conv import (
+    base_spec,
+    is_depthwise,
+    is_pointwise,
+    is_tiled,
+    matrix,
+    requant,
+)
+from fuse2c.op import Call, Spec
+
+LEAST = 3               # channels of a group, from which on tiles are worth it
+
+
+def is_depthwise_rows(c: Call) -> str:
+    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
+    if why := is_tiled(c) or is_depthwise(c):
+        return why
+    w = c.attrs.window
+    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
+        return "a window of one column, dilated, or several outputs a channel"
+    weights = c.constant(1)
+    return dsp.why_not(tiling.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
+
+
+def is_dsp(c: Call) -> str:
+    """One group of integers whose weights fit into bytes."""
+    if why := is_tiled(c):
+        return why
+    if c.attrs.group > 1:
+        return "grouped"
+    w = c.constant(1)
+    return dsp.why_not(tiling.centred(w, c.quant(1), 0) if c.quantised and w is not None else None)
+
+
+def is_grouped_dsp(c: Call) -> str:
+    """One group, or groups of which columns lie as they are read, and whose multipliers need no number of a channel."""
+    group = c.attrs.group
+    if group == 1:
+        return is_dsp(c)
+    w, per = c.constant(1), c.type(0).shape[1] // group
+    if why := is_tiled(c) or dsp.why_not(tiling.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
+        return why
+    if per < LEAST or (per % 4 and windowing.constants(c, c.attrs.window)["K_W"] > 1):
+        return "groups of few channels"
+    end = dsp.finish(c, requant(c, matrix(c)[0], c.constant(2)))
+    return "" if end.single or end.multipliers is not None else "grouped, and what finishes an element needs its channel"
+
+
+def is_pointwise_dsp(c: Call) -> str:
+    """A pointwise convolution of such integers."""
+    return is_dsp(c) or is_pointwise(c)
+
+
+def depthwise_rows_spec(single: bool, sizes: tuple[int, ...] = dsp_depthwise.SIZES) -> Callable[[Call], Spec]:
+    """The spec of a kernel that computes tiles of a row, of one of these sizes; see `dsp_depthwise.Rows` for `single`."""
+    def spec(c: Call) -> Spec:
+        names = windowing.constants(c, c.attrs.window)
+        rows = dsp_depthwise.Rows(names["K_W"], names["STRIDE_W"], names["X_SW"] == 1, dsp.widening(c.type(0)), single)
+        return depthwise_spec(c, names, rows, sizes)
+    return spec
+
+
+def depthwise_spec(c: Call, names: dict[str, int], rows: dsp_depthwise.Rows, sizes: tuple[int, ...]) -> Spec:
+    """Rows of the window that are padding are in the accumulator's start, or read like others from a table of zero points."""
+    flat, bias = matrix(c)
+    zero, end = c.quant(0).zero[0], dsp.finish(c, requant(c, flat, c.constant(2)))
+    height, taps = names["K_H"], names["K_W"]
+    unrolled = height <= dsp_depthwise.UNROLLED
+    flowing = dsp_stream.stream(names, rows, end.channel) if unrolled and dsp.alone(c) else None
+    found, tiles = dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
+    tables = {"w": dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)}
+    inside = windowing.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
+    padding, forms = dsp_depthwise.padding(rows), dsp_depthwise.forms(height, not inside.all(), rows.planar)
+    masked = any(f.masked for f in forms)
+    if masked:
+        tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
+    flags = {"spans": found, "tile": tiles, "taps": dsp_depthwise.taps(rows, padding), "padding": padding,
+             "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
+             "masked": masked, "ranged": any(f.ranged for f in forms),
+             "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+    own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
+           "MIDDLE": flowing[0].middle if flowing else dsp_depthwise.middle(found).end}
+    if flowing is not None:
+        flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
+    effort = dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
+    spec = replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel,
+                   effort={key: n * names["OUT_C"] for key, n in effort.items()})
+    rows_inside = c.type(0).shape[0] * int(inside.sum())
+    return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
+
+
+def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
+    """The spec of a kernel with tiles of at most `pixels` pixels; what they read is in strips: as it lies, or gathered."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        x, y = c.type(0), c.y[0]
+        names = windowing.constants(c, c.attrs.window)
+        groups = c.attrs.group
+        seg = dsp.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
+        found = dsp.runs(names["OUT_W"], pixels)
+        end = dsp.finish(c, requant(c, flat, c.constant(2)))
+        tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
+        own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
+        own = {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]} | own
+        own |= flags.pop("own")
+        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
+    return spec
+
+
+def fields_spec(pixels: int, core: fields.Core) -> Callable[[Call], Spec]:
+    """The same for cores that multiply words only."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        x, y = c.type(0), c.y[0]
+        names = windowing.constants(c, c.attrs.window)
+        seg = fields.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        found = dsp.runs(names["OUT_W"], pixels)
+        tables, words, flags = fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
+        own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
+        own = {"GROUP_C": x.shape[1], "GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
+        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, grouped=False, **flags)
+    return spec
+
+
+def alone_spec(core: fields.Core) -> Callable[[Call], Spec]:
+    """The spec of a kernel that reads pixels in place, one by one."""
+    def spec(c: Call) -> Spec:
+        flat, bias = matrix(c)
+        tables, flags = fields.alone_flags(c.type(0), flat, c.y[0].strides[1], core)
+        return base_spec(c, 0, tables | {"b": bias}, {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1]}, **flags)
+    return spec
+
+
+def is_alone(c: Call) -> str:
+    """A pointwise convolution of one pixel a row."""
+    if why := is_pointwise_dsp(c):
+        return why
+    return fields.alone(windowing.plane(c.y[0].shape[2:], 1)[1], c.type(0).shape[1])
+
+
+def strips(c: Call, names: dict[str, int], loose: bool, words: int,
+           widest: dsp.Strip | fields.Strip) -> tuple[dict[str, int], int]:
+    """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
+    x = c.type(0)
+    in_line = not loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
+    own = {"FILL": c.quant(0).zero[0], "ADJACENT": int(in_line), "GROUP_STEP": names["STRIDE_W"],
+           "COLUMN_STEP": names["DIL_W"] if loose else 1, "EDGE": words}
+    return own, 0 if is_pointwise(c) == "" else widest.groups * widest.width * x.shape[1]

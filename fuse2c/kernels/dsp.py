@@ -1,0 +1,380 @@
+"""The matrix core for Arm's DSP extension: tiles of up to four pixels times two outputs, two products an instruction.
+
+The elements of a tile's pixels are widened once to pairs of int16, [depth / 2][pixels]. A weight word serves two outputs
+at two depths: the low bytes of its halfwords are the weights of the even output. Where no halfword overflows, it is
+256 * odd + even ("joined"): the word itself, taken as two int16, then sums X = even + 256 * odd modulo 2^32, so that
+(X - even) >> 8 is the sum of the odd output, if that is below 2^23: one instruction a word less. Where it is only without
+its bias, that is added last ("apart"). Else the high byte of a halfword is the odd weight ("bytes").
+The sums of a tile are collected by runtime_c/f2c_tile.h. Distances, depths and numbers of outputs are named constants of
+the cores, so that layers of other sizes can share them (fuse2c/codegen/share.py).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fuse2c.ir.types import DType, TensorType
+from fuse2c.kernels import tiling
+from fuse2c.kernels.tiling import Block, Lane, Store, Tile
+from fuse2c.op import Call, Scalar
+from fuse2c.quant import Requant, accumulator_bound
+
+NEEDS = frozenset({"dsp"})
+LARGEST = 4             # pixels of a tile: more accumulators than eight do not fit into the registers
+TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smaller ones take less scratch
+DENSE = 8               # outputs of a tile that widens on the way
+LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/10 slower, without scratch
+LEAST, USUAL, MOST = 4, 8, 16   # steps of one trip of the inner loop
+UPPER = 8               # bits by which the sums of odd outputs are shifted, as they are collected
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Lane):
+    """A lane of the inner loop: what it multiplies its pixel with, and C lines in front, of what is first used here."""
+
+    weight: str = ""
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Lane):
+    """A lane of a tile; `advance`: by how many elements pointers to the result move on in front of it, as C text."""
+
+    advance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Output columns first .. end - 1 of a row, in tiles of `size` pixels."""
+
+    size: int
+    first: int
+    end: int
+
+    @property
+    def pixels(self) -> range:
+        """The pixels of a tile."""
+        return range(self.size)
+
+    @property
+    def key(self) -> str:
+        """Its tile among the spec's."""
+        return f"of_{self.size}"
+
+    @property
+    def title(self) -> str:
+        """The pixels of a tile, in words."""
+        return ("One pixel", "Two pixels", "Three pixels", "Four pixels")[self.size - 1]
+
+    @property
+    def sums(self) -> int:
+        """Accumulators of a tile."""
+        return 2 * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A word of widened elements, and where it goes."""
+
+    slot: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Four elements to widen, `at` elements into a strip, and what can be stored once they are there."""
+
+    index: int
+    at: str
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What a tile's pixels read of one row of the input, and how that becomes words of the tile."""
+
+    groups: int                     # a gathered strip: so many times ...
+    width: int                      # ... so many columns of the input
+    columns: tuple[Column, ...]     # for four elements of each: stored side by side where two go to neighbouring slots
+    slots: int                      # words that those take
+    rest: tuple[Move, ...]          # last words, of elements that fill no group of four
+    end: int                        # words that these take
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The elements under a row of the window, for pixels side by side; `pixel` elements are one of them, if they are more."""
+
+    channels: int
+    taps: int = 1
+    stride: int = 1
+    dilation: int = 1
+    pixel: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether columns are widened one by one, for all windows that they are in, not windows as a whole."""
+        return self.taps > 1 and self.channels % 4 == 0
+
+    @property
+    def loose(self) -> bool:
+        """Whether strips have to be gathered, without the columns between taps."""
+        return not self.shared and (self.dilation > 1 or (self.taps > 1 and self.pixel > self.channels))
+
+    @property
+    def step(self) -> int:
+        """The distance of neighbouring columns in a strip."""
+        return self.channels if self.loose else max(self.pixel, self.channels)
+
+    @property
+    def length(self) -> int:
+        """Elements of one unit: a column if they are shared, else all under a row of the window."""
+        return self.channels if self.shared else self.channels * self.taps
+
+    def strip(self, pixels: int) -> Strip:
+        """The strip of a tile."""
+        taps = self.taps if self.shared else 1
+        step, near = (self.stride, self.dilation) if self.shared else (self.taps if self.loose else self.stride, 1)
+        used = sorted({p * step + tap * near for p in range(pixels) for tap in range(taps)})
+        moves: dict[int, list[Move]] = {c: [] for c in used}
+        for tap in range(taps):
+            for first in range(0, pixels, 2):
+                pair = range(first, min(first + 2, pixels))
+                moves[pair[-1] * step + tap * near] += [
+                    Move((2 * tap + half) * pixels + p, f"{name}{p * step + tap * near}")
+                    for half, name in enumerate(("low", "high")) for p in pair]
+        columns = tuple(Column(c, times("IN_C", c), tuple(moves[c])) for c in used)
+        whole = self.length // 4 * 4
+        rest = [] if self.shared else [(a - whole, (b if b >= 0 else a) - whole) for a, b in pairs(self.length)[whole // 2:]]
+        at = [p * step * self.step for p in range(pixels)]
+        last = tuple(Move(n * pixels + p, f"f2c_pair(s[{at[p] + a}], s[{at[p] + b}])")
+                     for n, (a, b) in enumerate(rest) for p in range(pixels))
+        span = (pixels - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        groups, width = (pixels, self.taps) if self.loose else (1, span)
+        return Strip(groups, width, columns, 2 * taps * pixels, last, len(last))
+
+
+@dataclass(frozen=True, slots=True)
+class Behind(Block):
+    """Outputs in blocks; so many words follow the products of each. Texts: the head of their loop, the way to the next."""
+
+    behind: int = 0
+    head: str = ""
+    advance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How sums become elements: what the finishing function says, and what it calls its index or multiplier."""
+
+    scalar: Scalar
+    channel: str = "oc"
+    multipliers: np.ndarray | None = None       # one for each output, that follow its block's words; else they are in a table
+    single: bool = False                        # one for all
+    upper: Scalar | None = None                 # the same for a sum times 256
+
+    def value(self, o: int, oc: str, before: int) -> str:
+        """C text of that index or multiplier for output `o` of a block, behind `before` words."""
+        return f"w[{before + o}]" if self.multipliers is not None else "mult" if self.single else oc
+
+
+def finish(c: Call, r: Requant, bits: int = 0) -> Finish:
+    """Multipliers are in the stream of weights, unless there is one only, or the function needs the channel for more.
+
+    bits: sums are 2**bits as large as the requantisation has them.
+    """
+    if r.mode == "float" or not _bare(c):
+        return Finish(tiling.finish(r, bits=bits))
+    fits = r.shift >= 33 and (abs(r.zero) + 1) << (r.shift + bits - 32 + UPPER) < 2 ** 30
+    table = {"mult": r.multipliers} if len(r.scale) == 1 else {}
+    scalar, upper = (replace(tiling.finish(r, mult="mult", bits=n), tables=table) for n in (bits, bits + UPPER))
+    return Finish(scalar, "mult", None if table else r.multipliers, bool(table), upper if fits else None)
+
+
+def _bare(c: Call) -> bool:
+    """Whether what is fused behind an operator takes no vectors of its channels."""
+    if c.group is None:
+        return False
+    g, shape = c.group.graph, c.y[0].shape
+    operands = [t for n in c.group.node.parts[1:] for t in n.inputs if t]
+    return all(g.type(t).shape == shape or (g.data(t) is not None and g.type(t).count == 1) for t in operands)
+
+
+def alone(c: Call) -> bool:
+    """Whether what is fused behind an operator reads no other tensors."""
+    if c.group is None:
+        return True
+    made = {t for n in c.group.node.parts for t in n.outputs}
+    return all(t in made or c.group.graph.data(t) is not None for n in c.group.node.parts[1:] for t in n.inputs if t)
+
+
+def runs(width: int, largest: int = LARGEST) -> tuple[Run, ...]:
+    """A row as the fewest tiles of at most `largest` pixels: none is smaller by more than one than another."""
+    count = -(-width // largest)
+    size, larger = divmod(width, count)
+    split = larger * (size + 1)
+    return tuple(r for r in (Run(size + 1, 0, split), Run(size, split, width)) if r.end > r.first)
+
+
+def why_not(w: np.ndarray | None) -> str:
+    """Why this core cannot take weights (None: they are no integers with scales; else centred); empty if it can."""
+    if w is None:
+        return "no integers with scales"
+    return "" if w.dtype == np.int8 else "the weights less their zero point do not fit into 8 bits"
+
+
+def pairs(length: int) -> tuple[tuple[int, int], ...]:
+    """Which elements of a segment share a word: those that a widening instruction leaves side by side; -1: none."""
+    whole = length // 4 * 4
+    found = [p for k in range(0, whole, 4) for p in ((k, k + 2), (k + 1, k + 3))]
+    return (*found, *((k, k + 1 if k + 1 < length else -1) for k in range(whole, length, 2)))
+
+
+def unrolled(words: int) -> int:
+    """Steps of one trip of the inner loop, about eight, so that layers of most depths share it; 0: none divides them."""
+    if words < LEAST:
+        return words
+    return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - USUAL), -n), default=0)
+
+
+def padded(words: int) -> int:
+    """Words of a stream such that the inner loop can be unrolled without a rest."""
+    return next(n for n in range(words, 2 * words + 1) if unrolled(n))
+
+
+def packing(x: TensorType, w: np.ndarray, bias: np.ndarray) -> str:
+    """"joined", "apart" or "bytes": how two weights share a halfword."""
+    even, odd = _outputs(w)
+    if (256 * odd.astype(np.int32) + even).min() < -2 ** 15:
+        return "bytes"
+    for form, start in (("joined", bias), ("apart", np.zeros_like(bias))):
+        if _outputs(accumulator_bound(w, start, *x.dtype.range))[1].max() < 2 ** 23:
+            return form
+    return "bytes"
+
+
+def _outputs(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of even and of odd outputs; a last even one is paired with zeros."""
+    if len(a) % 2:
+        a = np.concatenate([a, np.zeros_like(a[:1])])
+    return a[0::2], a[1::2]
+
+
+def pack(w: np.ndarray, bias: np.ndarray, block: int, form: str, multipliers: np.ndarray | None = None) -> np.ndarray:
+    """One stream of int32: for each block of outputs the start of its accumulators, its words, depth by depth, multipliers.
+
+    If "apart", the starts of odd outputs are those of the even ones, and their biases follow the words.
+
+    w: [outputs, 2 * words], in the order of the tile's pairs.
+    """
+    parts = []
+    for b in tiling.blocks(w.shape[0], block):
+        for first in range(b.first, b.end, b.size):
+            even, odd = (part.astype(np.int64) for part in _outputs(w[first:first + b.size]))
+            start = bias[first:first + b.size].astype(np.int64)
+            behind = start[1::2].copy() if form == "apart" else start[:0]
+            if form != "bytes":
+                start[1::2] = (256 * start[1::2] if form == "joined" else 0) + start[0:len(start) // 2 * 2:2]
+            half = 256 * odd + (even & 0xFF if form == "bytes" else even)
+            words = (half[:, 0::2] & 0xFFFF) | (half[:, 1::2] & 0xFFFF) << 16
+            last = start[:0] if multipliers is None else multipliers[first:first + b.size].astype(np.int64)
+            parts += [part.reshape(-1).astype(np.uint32).view(np.int32) for part in (start, words.T, behind, last)]
+    return np.concatenate(parts)
+
+
+def arranged(w: np.ndarray, seg: Segments) -> np.ndarray:
+    """[outputs, depth] -> [outputs, 2 * words], depth being rows of the window; zeros where a word has room."""
+    if seg.shared:
+        quads = w.reshape(w.shape[0], -1, seg.taps, seg.channels // 4, 4)
+        w = np.ascontiguousarray(quads.transpose(0, 1, 3, 2, 4)).reshape(w.shape[0], -1)
+    length = seg.taps * seg.channels
+    order = np.asarray([k for pair in pairs(length) for k in pair])
+    rows = w.reshape(w.shape[0], -1, length)
+    found = np.concatenate([rows, np.zeros_like(rows[:, :, :1])], axis=2)[:, :, order]
+    return found.reshape(w.shape[0], -1)
+
+
+def times(name: str, n: int) -> str:
+    """C text of n times a constant."""
+    return ("0", name)[n] if n < 2 else f"{n} * {name}"
+
+
+def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) -> Tile:
+    """The sums s[..] of a tile, pixels of the even output first; y: distance of neighbouring channels and pixels of the result.
+
+    A last even output is computed with an odd one that nobody stores.
+    """
+    behind = (form == "apart") + 2 * (end.multipliers is not None)
+    paired = outputs // 2 * 2
+    made = []
+    for first, last, size in ((0, paired, 2), (paired, outputs, 1)):
+        if first < last:
+            start, stop = ("0", "PAIRED") if size == 2 else ("PAIRED", "GROUP_OUT")
+            head = f"for (int32_t oc = {start}; oc < {stop}; oc += 2)"
+            if end.multipliers is not None or end.single:       # no channel is named: the stream says where the end is
+                head = f"for (const int32_t *const w_end = &w[{'PAIRS' if size == 2 else '1'} * PAIR]; w < w_end;)"
+            order = [(p, o) for o in range(size) for p in range(pixels)]
+            lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
+            made.append((Behind(first, last, size, behind, head, "Y_SC" if y[0] != 1 else str(size)), lanes))
+    return Tile(range(pixels), tuple(made))
+
+
+def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: Finish) -> Sum:
+    """Pixel p of the even (0) or odd (1) output. Channel by channel, pointers move on between the two."""
+    by_channel = y[0] != 1
+    acc = f"s[{o * pixels + p}]"
+    at = str(p) if y[1] == 1 else times("Y_SW", p)
+    channel = end.value(o, "oc + 1" if o else "oc", int(form == "apart"))
+    upper = bool(o) and form == "joined" and end.upper is not None
+    value = acc
+    if o and form != "bytes":
+        value = f"{'f2c_upper' if upper else 'f2c_upper_sum'}({acc}, s[{p}])"
+        value += " + w[0]" if form == "apart" else ""
+    if o and not by_channel:
+        at = f"{at} + 1" if p else "1"
+    return Sum(acc, p, o, channel, Store(value, channel, at), upper, advance="Y_SC" if o and by_channel and p == 0 else "")
+
+
+def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: tuple[Run, ...],
+          y: tuple[int, int], end: Finish, groups: int = 1) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+    """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
+
+    w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.
+    """
+    outputs = w.shape[0] // groups
+    needed = {packing(x, *part) for part in zip(np.split(w, groups), np.split(bias, groups), strict=True)}
+    form = next(f for f in ("bytes", "apart", "joined") if f in needed)
+    stream = arranged(w, seg)
+    words = padded(stream.shape[1] // 2)
+    stream = np.pad(stream, ((0, 0), (0, 2 * words - stream.shape[1])))
+    scale = np.zeros_like(bias) if end.multipliers is None else end.multipliers
+    even = ((0, outputs % 2),)      # a stream is one of pairs: a last even output has a companion of zeros
+    packed = [pack(np.pad(part, (*even, (0, 0))), np.pad(start, even), 2, form,
+                   None if end.multipliers is None else np.pad(m, even))
+              for part, start, m in zip(*(np.split(a, groups) for a in (stream, bias, scale)), strict=True)]
+    steps = unrolled(words)
+    tiles = {r.key: tile(r.size, outputs, form, y, end) for r in found}
+    strips = {r.key: seg.strip(r.size) for r in found}
+    uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
+    return {"w": np.concatenate(packed)}, words * found[0].size, {
+        "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
+        "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
+        "words": "BYTES" if form == "bytes" else "JOINED",
+        "quads": bool(seg.length // 4), "widen": widening(x), "scratch_ctype": "int32_t",
+        "grouped": groups > 1,
+        "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "PAIRS": outputs // 2,
+                "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
+                "STREAM": len(packed[0])},
+        **({"upper": end.upper} if uppers else {})}
+
+
+def many(outputs: int) -> bool:
+    """Whether a dense layer has so many outputs that it is worth unrolling and that they share what is widened."""
+    return outputs > 2 * DENSE
+
+
+def widening(x: TensorType) -> str:
+    """The function that widens bytes 0 and 2 of a word."""
+    return "f2c_sxtb16" if x.dtype == DType.I8 else "f2c_uxtb16"
