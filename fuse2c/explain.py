@@ -19,11 +19,12 @@ CHANGES = (     # (stage, pattern of a reason or subject, what would change it)
 
 def node(plan: Plan, name: str) -> list[str]:
     """Lines about one node of the model, by its ONNX name or the C name of its step. Raises PlanError for no such node."""
-    names = {o for s in plan.steps for n in s.node.parts for o in (*n.origin, n.name)} | {s.function for s in plan.steps}
+    functions = {s.function: None for s in plan.steps}
+    names = {o for s in plan.steps for n in s.node.parts for o in (*n.origin, n.name)}
     if plan.source is not None:
         names |= {n.name for n in plan.source.nodes}
-    if name not in names:
-        raise PlanError(f"no node called {name!r}", hint=did_you_mean(name, sorted(names)))
+    if name not in functions and name not in names:
+        raise PlanError(f"no node called {name!r}", hint=did_you_mean(name, [*functions, *sorted(names - functions.keys())]))
     found = [(i, s) for i, s in enumerate(plan.steps) if name == s.function or name in _known(s)]
     lines = [f"{printable(name, SHOWN)}: " + (
         "computed at compile time, a view of another tensor, or folded into a neighbour" if not found else
