@@ -98,7 +98,7 @@ def callers(text: str, functions: Sequence[str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     here = ""
     for line in text.splitlines():
-        if line.startswith("static") and (head := re.search(r"(\w+)\(", line)):
+        if line[:1].isalpha() and (head := re.search(r"(\w+)\(", line)):
             here = next((f for f in functions if head[1] == f or head[1].startswith(f"{f}_")), "")
         elif here:
             for callee in re.findall(r"\b(f2c_\w+)\(", line):
