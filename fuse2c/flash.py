@@ -72,14 +72,15 @@ def fitted(compile_: Compile, board: Target, options: Options, build: Build | No
 
 
 def _ladder(compile_: Compile, board: Target, options: Options) -> list[Plan]:
-    """Plans from the best one for any amount of flash to the smallest by estimates, whatever the limit; none if there is none."""
+    """Plans from the best one for any amount of flash to the smallest by estimates, whatever the limit; [] if there is none."""
     unlimited, plain = board.limited(None, UNLIMITED), replace(options, flash=None)
     free, _ = _tried(compile_, unlimited, plain)
     if free is None:
         return []
     least = compile_(unlimited, replace(plain, optimize="flash=1", winograd="off"))
     most, end = _estimate(free), _estimate(least)
-    between = [_tried(compile_, board.limited(None, end + (most - end) * i // RUNGS - 1), plain)[0] for i in range(RUNGS, 1, -1)]
+    limits = (end + (most - end) * i // RUNGS - 1 for i in range(RUNGS, 1, -1))
+    between = [_tried(compile_, board.limited(None, limit), plain)[0] for limit in limits]
     found = {_estimate(p): p for p in (free, *(p for p in between if p is not None), least)}
     return list(found.values())
 

@@ -114,7 +114,8 @@ def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
                          hint=f"at most {hz / chosen.busy:.3g} a second; `fuse2c explore` compares targets")
     limit = plan.options.power_mw
     if limit is not None and chosen.power_uw > limit * 1e3:
-        raise OverEnergy(f"{price.up(chosen.power_uw / 1e3)} mW on average at {hz:g} inferences a second, the limit is {limit:g}",
+        raise OverEnergy(f"{price.up(chosen.power_uw / 1e3)} mW on average at {hz:g} inferences a second, the limit is "
+                         f"{limit:g}",
                          hint=f"at {chosen.clock.hz / 1e6:g} MHz, the best clock: at most "
                               f"{_most(chosen, plan.target, hz, limit):.3g} a second")
     log = [(f"{r.clock.hz / 1e6:g} MHz", False, "; ".join(missed[r.clock.hz].values()) or f"{r.power_uw / 1e3:.4g} mW on "
