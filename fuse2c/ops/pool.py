@@ -245,7 +245,8 @@ def average_volume(c: Call, integer: bool, soft: bool = False) -> Spec:
         tables = {f"n_{axis}": n.astype(np.int32) for axis, n in zip(axes, counts(c), strict=True)}
         count = " * ".join(f"{{n_{axis}}}[o{axis}]" for axis in axes)
     store = Store("acc", str(fixed or "n"), "at")
-    spec = volume_spec(c, "f2c_round24(acc + v)" if soft else "acc + v", "0", **flags, store=store, count="" if fixed else count)
+    step = "f2c_round24(acc + v)" if soft else "acc + v"
+    spec = volume_spec(c, step, "0", **flags, store=store, count="" if fixed else count)
     return replace(spec, tables=tables, finish=finish, acc=acc)
 
 
