@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Collection
 
 LONGEST = 200       # characters of a name or a message in an error
+MOST = 24           # names in a hint
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
@@ -15,9 +17,11 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
-    """A hint for a name that does not exist: the one like it, or all there are."""
-    close = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+    """A hint for a name that does not exist: the one like it, else what there is (the first of many)."""
+    if close := difflib.get_close_matches(word, known, 1):
+        return f"did you mean {printable(close[0])!r}?"
+    first = [printable(name, LONGEST // 4) for name in itertools.islice(known, MOST)]
+    return f"known: {', '.join(first) or 'none'}" + (f" and {len(known) - MOST} more" if len(known) > MOST else "")
 
 
 class Fuse2cError(Exception):

@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterable
 
 from fuse2c.errors import PlanError, did_you_mean, printable
+from fuse2c.ir.graph import Node
+from fuse2c.ops import all_ops
+from fuse2c.passes import select
 from fuse2c.plan import Decision, Plan, Step
 
 SHOWN = 160         # characters of a subject or a reason
 CHANGES = (     # (stage, pattern of a reason or subject, what would change it)
-    ("select", r"core lacks (\S+)", "a target whose core has {0}, such as those with that feature in `fuse2c list targets`"),
     ("stream", r"bytes of scratch are live at the peak", "more --ram, or --optimize cycles, gives faster kernels more scratch"),
     ("fuse", r"barrier", "leave --fuse-barrier out"),
     ("fuse", r"another kernel|other reader|more than one|used elsewhere", "a model in which only one node reads the tensor"),
@@ -19,11 +21,12 @@ CHANGES = (     # (stage, pattern of a reason or subject, what would change it)
 
 def node(plan: Plan, name: str) -> list[str]:
     """Lines about one node of the model, by its ONNX name or the C name of its step. Raises PlanError for no such node."""
-    names = {o for s in plan.steps for n in s.node.parts for o in (*n.origin, n.name)} | {s.function for s in plan.steps}
+    functions = {s.function: None for s in plan.steps}
+    names = {o for s in plan.steps for n in s.node.parts for o in (*n.origin, n.name)}
     if plan.source is not None:
         names |= {n.name for n in plan.source.nodes}
-    if name not in names:
-        raise PlanError(f"no node called {name!r}", hint=did_you_mean(name, sorted(names)))
+    if name not in functions and name not in names:
+        raise PlanError(f"no node called {name!r}", hint=did_you_mean(name, [*functions, *sorted(names - functions.keys())]))
     found = [(i, s) for i, s in enumerate(plan.steps) if name == s.function or name in _known(s)]
     lines = [f"{printable(name, SHOWN)}: " + (
         "computed at compile time, a view of another tensor, or folded into a neighbour" if not found else
@@ -33,9 +36,9 @@ def node(plan: Plan, name: str) -> list[str]:
     related = {name, *(x for _, s in found for x in (*_known(s), s.function))}
     rows = [d for d in plan.decisions if _mentions(d, related)]
     lines += ["  decisions:"] * bool(rows)
-    lines += [f"    {'+' if d.taken else '-'} {d.stage:8} {printable(d.subject, SHOWN)}: {printable(d.reason, SHOWN)}"
-              for d in rows]
-    lines += [f"  would change it: {text}" for text in dict.fromkeys([*_changes(rows), *_limits(plan)])]
+    lines += _told(rows, found[0][1].node.parts[0] if found else None)
+    cores = [text for _, step in found for text in _cores(plan, step)]
+    lines += [f"  would change it: {text}" for text in dict.fromkeys([*cores, *_changes(rows), *_limits(plan)])]
     return lines
 
 
@@ -50,7 +53,7 @@ def _limits(plan: Plan) -> Iterable[str]:
                f"{p.cycles - now.cycles:+,} cycles")
     if now and faster:
         p = min(faster, key=lambda p: p.ram)
-        yield f"with {p.ram:,} bytes of RAM there is a schedule of {p.cycles - now.cycles:+,} cycles"
+        yield f"with {p.ram:,} bytes of RAM there is a schedule of {now.cycles - p.cycles:,} cycles less"
 
 
 def _known(step: Step) -> set[str]:
@@ -97,7 +100,38 @@ def _why_alone(plan: Plan, i: int) -> str:
 
 
 def _mentions(d: Decision, names: Iterable[str]) -> bool:
-    return any(re.search(rf"(?<![\w/]){re.escape(name)}(?![\w/])", f"{d.subject} {d.reason}") for name in names if name)
+    return any(_whole(name).search(f"{d.subject} {d.reason}") for name in names if name)
+
+
+def _whole(name: str) -> re.Pattern[str]:
+    """A name that is no part of another one."""
+    return re.compile(rf"(?<![\w/]){re.escape(name)}(?![\w/])")
+
+
+def _told(rows: Iterable[Decision], anchor: Node | None) -> Iterable[str]:
+    """Each decision once, with all that it was taken of; the kernel's first node is `it`."""
+    names = sorted({anchor.name, *anchor.origin} if anchor else (), key=len, reverse=True)
+    def plain(text: str) -> str:
+        for name in filter(None, names):
+            text = _whole(name).sub("it", text)
+        return printable(text, SHOWN)
+    told: dict[tuple[str, bool, str], dict[str, None]] = {}
+    for d in rows:
+        told.setdefault((d.stage, d.taken, plain(d.reason)), {})[plain(d.subject).removeprefix("it: ")] = None
+    for (stage, taken, reason), of in told.items():
+        yield f"    {'+' if taken else '-'} {stage:8} {', '.join(of)}: {reason}"
+
+
+def _cores(plan: Plan, step: Step) -> Iterable[str]:
+    """Kernels that come before the one that was taken, and lack nothing but features of the core."""
+    call, has = select.anchor_call(plan, step.node), set(plan.target.processors[step.processor].processor.features)
+    kernels = all_ops()[step.node.op].kernels
+    lacks: dict[str, dict[str, None]] = {}
+    for kernel in kernels[:kernels.index(step.kernel)]:
+        if kernel.needs - has and not kernel.offer and not kernel.when(call):
+            lacks.setdefault(" and ".join(sorted(kernel.needs - has)), {})[kernel.name] = None
+    for feature, names in lacks.items():
+        yield f"a target whose core has {feature} has {', '.join(names)} (`fuse2c list targets`)"
 
 
 def _changes(rows: Iterable[Decision]) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """A study as one HTML page that needs nothing else: text and pictures for templates/report.html.j2."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fuse2c import plots, study
@@ -13,17 +13,17 @@ NAMES, SHORT = 120, 24      # characters of the names of a step's nodes; of an i
 SECTIONS = (("plan", "Plan"), ("memory", "Memory"), ("roofline", "Roofline"), ("kernels", "Kernels"), ("front", "Schedules"),
             ("decisions", "Decisions"), ("wcet", "Worst case"))
 HEADS = ("#", "kernel", "MAC", "instructions", "cycles", "at worst", "time, ms", "energy, µJ", "share", "bytes",
-         "operations a byte", "bound by", "below the roof")
+         "operations a byte", "bound by", "times below the roof")
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def html(r: Mapping[str, Any]) -> str:
     """The page of a study. Raises ToolMissing without matplotlib."""
-    clock = r["target"]["clock_hz"]
+    clock, decisions = r["target"]["clock_hz"], _decisions(r["decisions"])
     return render.page(
         "report.html.j2", r=r, sections=SECTIONS, clock=f"{clock / 1e6:g} MHz" if clock else "", tiles=_tiles(r),
         comparison=comparison(r), kernels=[_box(k, bool(r["cores"])) for k in r["kernels"]], ends=r["ends"],
-        choices=len(r["decisions"]), heads=HEADS,
+        choices=f"{len(r['decisions'])} choices for {len(decisions)} reasons", decisions=decisions, heads=HEADS,
         rows=[_row(k) for k in r["kernels"]], worst=_worst(r["wcet"]), pictures={
             "memory": render.markup(plots.memory_map(r["memory"])),
             "roofs": [render.markup(plots.roofline(roof, _points(r, roof["memory"]))) for roof in r["roofs"]],
@@ -113,7 +113,6 @@ def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-
 def _graph(r: Mapping[str, Any]) -> str:
     """All kernels, between the model's inputs and outputs."""
     boxes = {name: plots.Box(printable(name, SHORT), end=True) for name in r["ends"]["inputs"]}
@@ -181,7 +180,7 @@ def _row(k: Mapping[str, Any]) -> list[dict[str, str]]:
     bound = f"memory ({level['memory']})" if level["bound"] == "memory" else "arithmetic"
     return [*found, cell(number(level["intensity"]), level["intensity"]),
             cell(bound, kind="memory" * (level["bound"] == "memory")),
-            cell(f"{level['below']:.2g} times", level["below"])]
+            cell(f"{level['below']:.2g}", level["below"])]
 
 
 def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float, str]]]:
@@ -189,6 +188,15 @@ def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, fl
     return {role: [(lv["intensity"], lv["reached"], str(k["number"])) for k in r[key] for lv in k["levels"]
                    if lv["memory"] == memory]
             for role, key in (("unfused", "kernels_unfused"), ("fused", "kernels"))}
+
+
+def _decisions(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Decisions with one outcome for one reason are a row, in the order in which the first of them was taken."""
+    rows: dict[tuple[Any, ...], list[str]] = {}
+    for d in found:
+        rows.setdefault((d["stage"], d["taken"], d["reason"]), []).append(d["subject"])
+    return [{"stage": stage, "taken": taken, "why": why, "first": of[0], "rest": of[1:],
+             "more": f"and {len(of) - 1} more"} for (stage, taken, why), of in rows.items()]
 
 
 def _worst(wcet: Mapping[str, Any] | None) -> list[dict[str, str]]:

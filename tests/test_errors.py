@@ -320,6 +320,14 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return result
 
 
+def test_a_hint_is_short_however_many_names_there_are() -> None:
+    many = {f"{'layer' * 40}/{n}": None for n in range(500)}
+    hint = errors.did_you_mean("?", many)
+    assert hint.startswith("known: ") and hint.endswith("476 more") and len(hint) < 24 * 55
+    assert errors.did_you_mean("?", ["a", "b"]) == "known: a, b" and errors.did_you_mean("?", []) == "known: none"
+    assert errors.did_you_mean("cortex-m5", ["cortex-m4", "cortex-m55"]) == "did you mean 'cortex-m55'?"
+
+
 def test_every_error_says_what_the_golden_file_says(outcome: Outcome, golden: Golden) -> None:
     for file, names in (("errors.txt", outcome.texts.keys() - REFUSALS.keys()), ("refusals.txt", REFUSALS)):
         golden(file, "\n".join(f"# {name}\n{text}\n" for name, text in outcome.texts.items() if name in names))

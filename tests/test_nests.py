@@ -143,6 +143,12 @@ def test_near_misses(tmp_path: Path) -> None:
     compiled = compile(b, tmp_path)
     assert any("bytes of scratch" in r for r in reasons(compiled, "fuse", "loop-nest"))
     assert_c_is_reference(compiled)
+    b = Builder()
+    x = b.op("Gather", b.input((2, 40)), b.ints(0, 3, 4, 39), axis=1)
+    b.output(b.op("MatMul", x, b.floats(4, 7)))
+    compiled = compile(b, tmp_path)
+    assert any("picked by a table" in r for r in reasons(compiled, "fuse", "loop-nest"))
+    assert_c_is_reference(compiled)
 
 
 def attention_of_groups(b: Builder, picked: str) -> None:

@@ -9,6 +9,8 @@ import pytest
 from graphs import Builder, assert_c_is_reference, compile, outputs, samples
 from onnx import numpy_helper
 
+from fuse2c.errors import Overflow
+
 I8 = np.int8
 GONE, DEAD, CHANNELS = (1, 4), (2, 6), 7      # channels that nobody reads, and channels that are constant
 
@@ -113,3 +115,19 @@ def test_only_what_is_still_the_models_is_compared_with_others(tmp_path: Path) -
         assert compiled.plan.graph.type(t).shape == compiled.plan.source.type(t).shape
     result = compiled.check(samples(compiled.plan))
     assert not result.reference.differing and not result.outputs.differing
+
+
+def test_a_bias_that_would_not_fit(tmp_path: Path) -> None:
+    """Constant channels are added to a bias of 32 bits where it has room only."""
+    b = Builder()
+    x = b.stored((2, 5), 0.04, I8(3))
+    weights = b.rng.integers(-90, 90, (7, 5)).astype(I8)
+    weights[list(DEAD)] = 0
+    shift = np.full(7, 2 ** 20, np.int32)
+    t = b.op("Gemm", x, b.dequantise(b.const(weights), 0.01, I8(0)), b.dequantise(b.const(shift), 0.0004, np.int32(0)),
+             transB=1)
+    w = b.dequantise(b.const(np.full((4, 7), 127, I8)), 0.01, I8(0))
+    near = b.dequantise(b.const(np.full(4, 2 ** 31 - 20000, np.int32)), 0.0005, np.int32(0))
+    b.output(b.quantise(b.op("Gemm", b.requantise(t, 0.05, I8(0)), w, near, transB=1), 20000.0, I8(-2)))
+    with pytest.raises(Overflow, match=r"can reach 2147\d*, an int32 accumulator"):      # of the layer as it was
+        compile(b, tmp_path)

@@ -151,10 +151,14 @@ def test_a_browser_shows_it(found: dict[str, Any], browser: Any, width: int, sch
     assert tab.evaluate(column) == sorted((k["cycles"] for k in many["kernels"]), reverse=True)
     head.click()
     assert tab.evaluate(column) == sorted(k["cycles"] for k in many["kernels"])
-    tab.locator("#decisions summary").click()
+    tab.locator("#decisions > details > summary").click()
+    rows = tab.locator("#decision-table > tbody > tr")
+    reasons = {(d["stage"], d["taken"], d["reason"]) for d in many["decisions"]}
+    assert rows.count() == len(reasons) < len(many["decisions"])
+    listed = rows.all_text_contents()
+    assert all(any(d["subject"] in row for row in listed) for d in many["decisions"])
     tab.locator("#filter").fill("select")
-    shown = tab.locator("#decision-table tbody tr:visible").count()
-    assert 0 < shown < len(many["decisions"])
+    assert 0 < tab.locator("#decision-table > tbody > tr:visible").count() < len(reasons)
     assert said == []
     tab.close()
 

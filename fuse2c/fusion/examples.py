@@ -52,6 +52,8 @@ GRAPHS: dict[str, str] = {
                            "{ a = Conv<pads=[1,1,1,1]>(x, W(4,3,3,3)) b = Conv(x, W(4,3,1,1)) y = Add(a, b) }",
     "side-by-side": "(float[1,3,6,5] x) { a = Conv(x, W(4,3,3,2)) b = Conv(x, W(2,3,3,2)) y = Concat<axis=1>(a, b) }",
     "empty-channels": "(float[1,3,6,5] x) { c = Conv(x, Z(4,3,3,2)) r = Sigmoid(c) y = Conv(r, W(2,4,1,1)) }",
+    "empty-taps": "(float[1,3,6,5] x) { w = Pad(W(4,3,1,2), I(0,0,1,1,0,0,1,0)) y = Conv<pads=[1,1,1,0]>(x, w) }",
+    "unread-elements": "(float[1,3,6,5] x) { w = Pad(W(40,1,3,2), I(0,1,0,0,0,1,0,0)) y = Conv(x, w) }",
 }
 
 

@@ -24,8 +24,8 @@ def empty_channels(g: Graph, m: Match) -> Rewrite | str:
     if not chain or _axes(g, reader) is None:
         return ""
     maker = chain[0]
-    unread = ~_filled(g, reader, 1 - weight_axis(reader, 2))
-    unmade = ~_filled(g, maker, weight_axis(maker, 2)) & ~unread
+    unread = ~filled(g, reader, 1 - weight_axis(reader, 2))
+    unmade = ~filled(g, maker, weight_axis(maker, 2)) & ~unread
     constants = _constants(g, chain) if unmade.any() else None
     unmade &= False if constants is None else _foldable(g, reader, constants)
     gone = unread | unmade
@@ -35,10 +35,13 @@ def empty_channels(g: Graph, m: Match) -> Rewrite | str:
     tensors: list[Tensor] = []
     kept = {t: g.fresh(f"{t}.kept") for n in chain for t in n.outputs}
     new = [_cut(g, n, keep, kept, tensors) for n in chain]
-    behind, bias = _weights(g, reader, keep, 1 - weight_axis(reader, 2), tensors), reader.inputs[2:]
+    behind, bias = cut_weights(g, reader, keep, 1 - weight_axis(reader, 2), tensors), reader.inputs[2:]
     shift = _shift(g, reader, constants, np.setdiff1d(np.nonzero(unmade)[0], keep))
     if shift.any():
-        bias = (_bias(g, reader, shift, tensors),)
+        total = _total(g, reader, shift)
+        if reader.quantised and np.abs(total).max() > 2 ** 31 - 1:
+            return f"with the constant channels a bias of {reader.name} would not fit into 32 bits"
+        bias = (_bias(g, reader, total, tensors),)
     return Rewrite((*chain, reader), (*new, replace(reader, inputs=(kept[reader.inputs[0]], behind, *bias))), tuple(tensors))
 
 
@@ -78,7 +81,7 @@ def _is_depthwise(g: Graph, n: Node) -> bool:
     return constant and a.group > 1 and g.type(n.inputs[1]).shape[:2] == (a.group, 1)
 
 
-def _real(g: Graph, n: Node) -> np.ndarray:
+def real(g: Graph, n: Node) -> np.ndarray:
     """The weights less their zero point."""
     w, q = g.data(n.inputs[1]), g.type(n.inputs[1]).quant
     assert w is not None
@@ -89,9 +92,9 @@ def _real(g: Graph, n: Node) -> np.ndarray:
                                             if len(zero) > 1 else zero[0]))
 
 
-def _filled(g: Graph, n: Node, axis: int) -> np.ndarray:
+def filled(g: Graph, n: Node, axis: int) -> np.ndarray:
     """For each slice of the weights along an axis, whether anything in it is not zero."""
-    w = _real(g, n)
+    w = real(g, n)
     return np.asarray((w != 0).any(axis=tuple(i for i in range(w.ndim) if i != axis)))
 
 
@@ -104,7 +107,7 @@ def _constants(g: Graph, chain: Sequence[Node]) -> np.ndarray | None:
     for i, n in enumerate(chain):
         rest = [g.data(t) if t else None for t in n.inputs[1:]]
         if i == 0:
-            rest[0] = np.zeros_like(_real(g, n)) if not n.quantised else g.data(n.inputs[1])
+            rest[0] = np.zeros_like(real(g, n)) if not n.quantised else g.data(n.inputs[1])
             value = np.full_like(value, 0 if kind.quant is None or not n.quantised else kind.quant.zero[0])
         value = all_ops()[n.op].reference(bind(g, n), value, *rest)[0]
     return np.asarray(np.moveaxis(value, 1, -1).reshape(-1, value.shape[1])[0])
@@ -127,23 +130,29 @@ def _shift(g: Graph, reader: Node, constants: np.ndarray | None, channels: np.nd
     """What constant channels add to each sum of a reader."""
     if constants is None or not len(channels):
         return np.zeros(1)
-    part = np.take(np.moveaxis(_real(g, reader), 1 - weight_axis(reader, 2), 0), channels, axis=0).astype(np.float64)
+    part = np.take(np.moveaxis(real(g, reader), 1 - weight_axis(reader, 2), 0), channels, axis=0).astype(np.float64)
     return np.asarray(np.tensordot(constants[channels].astype(np.float64) - _zero(g, reader),
                                    part.sum(axis=tuple(range(2, part.ndim))), 1))
 
 
-def _bias(g: Graph, reader: Node, shift: np.ndarray, tensors: list[Tensor]) -> str:
-    """A new bias of a reader."""
+def _total(g: Graph, reader: Node, shift: np.ndarray) -> np.ndarray:
+    """A reader's bias and what constant channels add to it, float64."""
+    own = g.data(reader.inputs[2]) if len(reader.inputs) > 2 else None
+    return shift if own is None else np.asarray(shift + own.astype(np.float64))
+
+
+def _bias(g: Graph, reader: Node, value: np.ndarray, tensors: list[Tensor]) -> str:
+    """A new bias of a reader, of these values."""
     old = reader.inputs[2] if len(reader.inputs) > 2 else ""
     own, dtype = g.data(old), np.int32 if reader.quantised else g.type(reader.inputs[1]).dtype.numpy
-    total = (shift if own is None else shift + own.astype(np.float64)).astype(dtype)
+    total = value.astype(dtype)
     name = g.fresh(f"{reader.outputs[0]}.b")
     kind = g.type(old) if own is not None else TensorType(DType(total.dtype.name), total.shape)
     tensors.append(Tensor(name, kind, total))
     return name
 
 
-def _weights(g: Graph, n: Node, keep: np.ndarray, axis: int, tensors: list[Tensor], port: int = 1) -> str:
+def cut_weights(g: Graph, n: Node, keep: np.ndarray, axis: int, tensors: list[Tensor], port: int = 1) -> str:
     """The name of a constant operand with some of its slices only."""
     old = g.tensors[n.inputs[port]]
     assert old.data is not None
@@ -168,9 +177,9 @@ def _cut(g: Graph, n: Node, keep: np.ndarray, kept: dict[str, str], tensors: lis
     outputs = tuple(kept[t] for t in n.outputs)
     if n.op not in ("Conv", "MatMul"):
         return replace(n, inputs=tuple(inputs), outputs=outputs)
-    inputs[1] = _weights(g, n, keep, weight_axis(n, 2), tensors)
+    inputs[1] = cut_weights(g, n, keep, weight_axis(n, 2), tensors)
     if len(n.inputs) > 2 and n.inputs[2]:
-        inputs[2] = _weights(g, n, keep, 0, tensors, 2)
+        inputs[2] = cut_weights(g, n, keep, 0, tensors, 2)
     a: Any = n.attrs
     attrs = replace(a, group=len(keep)) if _is_depthwise(g, n) else a
     return replace(n, inputs=tuple(inputs), outputs=outputs, attrs=attrs)

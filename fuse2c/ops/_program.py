@@ -198,7 +198,9 @@ def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, 
             axes = [a for a in axes if a not in i.form.axes]
         elif isinstance(i.form, Contraction):
             axes = [a for a in axes if a < len(shape[i.y]) - 1]
-            matrix = own.get(i.node.inputs[1])
+            row, matrix = own.get(i.node.inputs[0]), own.get(i.node.inputs[1])
+            if row is not None and isinstance(row.form, Remap) and not _in_steps(row.form.maps[-1]):
+                raise NoNest(f"the elements of {row.y} are picked by a table")
             if matrix is not None and not _read_in_place(matrix, own):
                 raise NoNest(f"the matrix {i.node.inputs[1]} would have to be stored as a whole")
         elif isinstance(i.form, Lookup):
@@ -218,8 +220,12 @@ def _outer(g: Graph, items: Sequence[Item], own: dict[str, Item]) -> tuple[int, 
 
 def _read_in_place(matrix: Item, own: dict[str, Item]) -> bool:
     """Whether a matrix is an operand whose matrices are picked by an index map: its rows and columns are in steps."""
-    return isinstance(matrix.form, Remap) and matrix.node.inputs[0] not in own and all(
-        len(set(np.diff(m).tolist())) < 2 for m in matrix.form.maps[-2:])
+    return isinstance(matrix.form, Remap) and matrix.node.inputs[0] not in own and all(map(_in_steps, matrix.form.maps[-2:]))
+
+
+def _in_steps(indices: Sequence[int]) -> bool:
+    """Whether indices grow by the same step."""
+    return len(set(np.diff(indices).tolist())) < 2
 
 
 def _schedule(p: Program, item: Item) -> None:
