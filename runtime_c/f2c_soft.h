@@ -28,7 +28,7 @@ static inline int32_t f2c_unit(float v)
 }
 
 /** How many bits v has, v < 2^31: by halves, since not all cores count zeros. */
-static inline int32_t f2c_length(uint32_t v)
+static inline int32_t f2c_bit_length(uint32_t v)
 {
     const uint32_t a = ((0xFFFFu - v) >> 31) << 4;
     const uint32_t b = ((0xFFu - (v >> a)) >> 31) << 3;
@@ -67,9 +67,9 @@ static inline float f2c_real(int64_t v, int32_t unit)
 {
     const int32_t sign = f2c_negative((int32_t)(v >> 32));
     const uint64_t size = (uint64_t)((v ^ sign) - sign);
-    const int32_t down = f2c_length((uint32_t)(size >> 24));
+    const int32_t down = f2c_bit_length((uint32_t)(size >> 24));
     const uint32_t whole = ((uint32_t)size >> down) | (((uint32_t)(size >> 32) << 1) << (31 - down));
-    const int32_t up = 24 - f2c_length(whole);
+    const int32_t up = 24 - f2c_bit_length(whole);
     const uint32_t exponent = (uint32_t)(unit + down - up + 149) & (uint32_t)f2c_negative(-(int32_t)whole);
     return f2c_of_bits(((whole << up) + (exponent << 23)) | ((uint32_t)sign & 0x80000000u));
 }
