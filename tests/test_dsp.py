@@ -310,7 +310,7 @@ def test_pools_on_the_board(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["cortex-m3", "cortex-m0plus"])
 def test_means_without_an_fpu(target: str, tmp_path: Path) -> None:
-    """Scales of which sums are ties: float32 sums in integers on cores without FPU, whole planes, padding and three dimensions."""
+    """Scales of which sums are ties, in integers: whole planes, padding, three dimensions."""
     b = Builder()
     for kind, channels, attrs, _ in POOLS.values():
         for zero in (I8(-128), I8(7), U8(255)):
