@@ -228,8 +228,7 @@ def test_bench_json(target: str, run: Run) -> None:
     assert found.keys() == (keys := documented("bench")).keys() and all(isinstance(found[k], TYPES[keys[k]]) for k in keys)
     times = {f"host_us.{who}" for who in bench.TIMES}
     unknown = {"instructions", "mismatches"} if fuse2c.target.load(target).emulator is None else set()
-    if target == "host":
-        unknown |= set("flash_bytes.code flash_bytes.library ram_bytes.static ram_bytes.stack spills".split())
+    unknown |= set("flash_bytes.code flash_bytes.library ram_bytes.static ram_bytes.stack spills".split() * (target == "host"))
     unknown |= times if target != "host" else set() if ort.runtime() else times - {"host_us.fuse2c"}
     assert {k for k, v in found.items() if v is None} == unknown
     assert target != "cortex-m4" or (found["mismatches"] == 0 and found["instructions"] > found["macs"])
