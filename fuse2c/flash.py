@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fuse2c import price, toolchain
 from fuse2c.codegen import project
-from fuse2c.errors import DoesNotFit, PlanError
+from fuse2c.errors import DoesNotFit, LimitsConflict, PlanError
 from fuse2c.measure import elf
 from fuse2c.names import identifier
 from fuse2c.options import Options
@@ -48,7 +48,9 @@ def fitted(compile_: Compile, board: Target, options: Options, build: Build | No
     if not board.processor.cflags or shutil.which(toolchain.ARM_GCC) is None:
         return compile_(board, options)
     build, limit = build or Build(), _limit(board)
-    plan, refusal = _tried(compile_, board, options)        # refused maybe for its flash, as estimated
+    plan, refusal = _tried(compile_, board, options)
+    if refusal is not None and not isinstance(refusal, LimitsConflict) and getattr(refusal, "memory", "") != "flash":
+        raise refusal               # not for its flash, as estimated
     if plan is not None and _surely_fits(plan, limit):
         return plan
     rungs = [] if plan is not None else _ladder(compile_, board, options)
