@@ -254,7 +254,8 @@ def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: in
             made.append((block, lanes))
         tiles[r.key] = Tile(range(r.size), tuple(made))
     return {"effort": effort(found, runs, rows, 1), "held": found.held,
-            "tables": {"w": np.concatenate(packed), "b": bias, "at": found.table()}, "flags": {"tile": tiles, "runs": runs}}
+            "tables": {"w": np.concatenate(packed), "b": bias, "at": found.table()},
+            "flags": {"tile": tiles, "runs": runs, "single": False}}
 
 
 def _plain_lines(pixels: int, b: Block, found: Units, ctype: str) -> tuple[str, ...]:

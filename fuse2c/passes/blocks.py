@@ -16,7 +16,7 @@ def run(plan: Plan) -> Plan:
     for offer in sorted(spend.offers(plan, "blocks"), key=lambda o: (o.at, -o.saved)):
         old, new = plan.steps[offer.at], offer.step
         taken = steps[offer.at] is old and offer.bytes <= 0 and offer.saved > SURE * price.of_step(plan, old).instructions
-        taken = taken and price.is_listed(plan, old) == price.is_listed(plan, new)      # rough prices are no judge of others
+        taken = taken and price.is_listed(plan, old) and price.is_listed(plan, new)     # rough prices are no judges
         if taken:
             steps[offer.at] = new
         log.append(Decision("blocks", f"{new.node.name}: {new.kernel.name}", taken, _counts(plan, old, new)))
