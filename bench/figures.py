@@ -1,8 +1,10 @@
 """What one model takes on one core, and what others take, as data: see docs/JSON.md, `make bench`."""
 from __future__ import annotations
 
+import re
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +82,28 @@ def kernels(model: Path, target: str) -> list[dict[str, Any]]:
         root, name = project.write(plan, Path(folder) / "model"), identifier(plan.graph.name)
         board = qemu.Board(plan.target.emulator.machine, plan.target.processor.cflags)
         took = profile.by_function(bench.firmware(plan, name, root, random_samples(plan, 1, 0)[0]), board)
+        users = callers((root / f"{name}.c").read_text(encoding="utf-8"), [s.function for s in plan.steps])
     rows = []
     for step in plan.steps:
         own = sum(n for f, n in took.items() if f == step.function or f.startswith(f"{step.function}_"))
+        own += sum(took.get(f, 0) for f, steps in users.items() if steps == {step.function})
         rows.append(_layer(step.function, step.kernel.name, [n.op for n in step.node.parts], step.work.macs, own))
+    rows += [_layer(f, "", [], 0, took[f]) for f, steps in users.items() if len(steps) > 1 and f in took]
     library = sum(n for f, n in took.items() if f.startswith("__"))
     return rows + [_layer("(compiler's library)", "", [], 0, library)] * (library > 0)
+
+
+def callers(text: str, functions: Sequence[str]) -> dict[str, set[str]]:
+    """The runtime's functions that a C file calls, each with those of `functions` that do, or their helpers."""
+    found: dict[str, set[str]] = {}
+    here = ""
+    for line in text.splitlines():
+        if line[:1].isalpha() and (head := re.search(r"(\w+)\(", line)):
+            here = next((f for f in functions if head[1] == f or head[1].startswith(f"{f}_")), "")
+        elif here:
+            for callee in re.findall(r"\b(f2c_\w+)\(", line):
+                found.setdefault(callee, set()).add(here)
+    return found
 
 
 def _layer(function: str, kernel: str, operators: list[str], macs: int, instructions: int) -> dict[str, Any]:

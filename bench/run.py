@@ -28,7 +28,9 @@ TOOLS = (toolchain.ARM_GCC, qemu.QEMU)
 DIGITS = ROOT / "examples" / "digits"
 Row = Mapping[str, Any]
 
-console = Console(highlight=False, markup=False)
+WIDTH = 132         # columns of text that the tables take at least, be the terminal narrower or none at all
+
+console = Console(highlight=False, markup=False, width=max(WIDTH, shutil.get_terminal_size().columns))
 
 
 @click.command()

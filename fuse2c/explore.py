@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fuse2c import frontend, study, target
+from fuse2c import flash, frontend, study, target
 from fuse2c.errors import Fuse2cError, PlanError, ToolMissing, did_you_mean
 from fuse2c.options import Options
 from fuse2c.pipeline import compile_plan
@@ -72,7 +72,8 @@ def run(task: Mapping[str, Any]) -> dict[str, Any]:
     try:
         options = Options(**task["options"])
         board = target.load(task["target"]).limited(options.ram, options.flash)
-        plan = compile_plan(Plan(frontend.load(Path(task["model"]), options), board, options))
+        graph = frontend.load(Path(task["model"]), options)
+        plan = flash.fitted(lambda board, options: compile_plan(Plan(graph, board, options)), board, options)
         found["figures"] = study.figures(plan)
     except Fuse2cError as error:
         found["error"] = error.args[0]

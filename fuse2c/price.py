@@ -5,6 +5,7 @@ without a price of its own is priced by the processor's rough ones.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -50,6 +51,14 @@ class Cost:
     def operations(self) -> int:
         """Arithmetic operations; a multiply-accumulate is two."""
         return 2 * self.macs + self.alu
+
+
+def up(value: float, digits: int = 4) -> float:
+    """The value rounded up to so many digits, for messages: as a limit it is enough."""
+    if not value:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
 
 
 def clock_of(target: Target) -> Clock:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import figures
 import fuse2c
 from fuse2c import toolchain
 from fuse2c.measure import profile, qemu
@@ -88,3 +89,22 @@ def test_blocks_are_counted_by_function() -> None:
            *["Trace 0: 0x3 [0/00000030/0/ff] model_1_conv"] * 4, "Trace 0: 0x2 [0/00000020/0/ff] model_run",
            *["Trace 0: 0x3 [0/00000030/0/ff] model_1_conv"] * 4]
     assert profile.counted(log, "model_run") == {"main": 0, "model_run": 3, "model_1_conv": 8}
+
+
+def test_a_layer_has_what_it_calls() -> None:
+    """Functions of the runtime that one layer alone calls, also from a helper, are that layer's; others are named."""
+    text = "\n".join(["static int m_01_conv_out(int a)", "    return f2c_requant(a);", "static void m_01_conv(int *y)",
+                      "    y[0] = m_01_conv_out(f2c_dot(y));", "static void m_02_conv(int *y)", "    y[0] = f2c_dot(y);",
+                      "void m_run(void)", "    f2c_row(y);"])
+    assert figures.callers(text, ["m_01_conv", "m_02_conv"]) == {"f2c_requant": {"m_01_conv"},
+                                                                "f2c_dot": {"m_01_conv", "m_02_conv"}}
+
+
+def test_layers_of_a_nest_add_up() -> None:
+    """The rows of a dense layer of floats are summed by a function of the runtime."""
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    model = DIGITS / "digits_fp32.onnx"
+    layers = figures.kernels(model, "cortex-m4")
+    whole = fuse2c.plan(model, "cortex-m4").bench().json()["instructions"]
+    assert sum(k["instructions"] for k in layers) == pytest.approx(whole, rel=0.06)
