@@ -100,10 +100,14 @@ def price_of(plan: Plan, step: Step) -> Price:
                    cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
 
 
+def is_listed(plan: Plan, step: Step) -> bool:
+    """Whether the target lists a price for a step's family."""
+    return any(f in plan.target.processors[step.processor].price for f in families(step))
+
+
 def rough(plan: Plan) -> float:
     """The share of the cycles that is priced roughly, as the target lists no price for the kernel."""
-    found = [(of_step(plan, s).cycles, not any(f in plan.target.processors[s.processor].price for f in families(s)))
-             for s in plan.steps]
+    found = [(of_step(plan, s).cycles, not is_listed(plan, s)) for s in plan.steps]
     return sum(c for c, guess in found if guess) / max(sum(c for c, _ in found), 1e-9)
 
 
