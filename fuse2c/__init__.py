@@ -18,6 +18,7 @@ import numpy as np
 from fuse2c import bench as _bench
 from fuse2c import check as _check
 from fuse2c import fission, frontend, report, target
+from fuse2c import flash as _flash
 from fuse2c.check import zeros as _zeros
 from fuse2c.codegen import project
 from fuse2c.errors import Fuse2cError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from fuse2c.wcet.analysis import Result
 
 __version__ = "0.1.0"
-UNLIMITED = 2 ** 40     # bytes
 __all__ = ["Compiled", "Fuse2cError", "Options", "compile_model", "plan"]
 
 
@@ -67,7 +67,7 @@ class Compiled:
         if not self.plan.options.fuse:
             return self
         options = replace(self.plan.options, fuse=False, optimize="cycles", ram=None, flash=None)
-        board = self.plan.target.limited(UNLIMITED, UNLIMITED)
+        board = self.plan.target.limited(_flash.UNLIMITED, _flash.UNLIMITED)
         return Compiled(compile_plan(Plan(frontend.load(self.path, options), board, options)), self.path)
 
     def bench(self, *, opt: str = "-O3", cc: str | None = None, seed: int = 0) -> _bench.BenchResult:
@@ -89,7 +89,8 @@ class Compiled:
         planned, costs = fission.fitted(self.replanned, bounds, budget)
         how = "proven" if unit == "instructions" else "by Arm's table for memory without wait states (an estimate),"
         proof = f"{how} for {self.plan.target.name}, {_bench.compiler(planned, cc)}, {opt}"
-        return replace(self, plan=fission.proven(planned, costs, bounds, budget, proof))
+        found = fission.proven(planned, costs, bounds, budget, proof)
+        return replace(self, plan=_flash.check(found, _flash.Build(opt, cc)))
 
     def certified(self, *, opt: str = "-O3", cc: str | None = None) -> tuple[Compiled, Result]:
         """The model with its steps proven, and its worst case. MissesDeadline if that is later than the deadline."""
@@ -111,25 +112,31 @@ def imported(path: str | Path, target_name: str, options: Options, dump_after: t
     return PIPELINE[0].run(Plan(frontend.load(Path(path), options), board, options)).graph
 
 
-def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = ()) -> Compiled:
-    """Read, plan and return a model. Raises Fuse2cError."""
+def compile_model(path: str | Path, target_name: str, options: Options, dump_after: tuple[str, ...] = (), opt: str = "-O3",
+                  cc: str | None = None) -> Compiled:
+    """Read, plan and return a model; `opt`, `cc`: how it will be compiled, where flash is short. Raises Fuse2cError."""
     board = target.load(target_name).limited(options.ram, options.flash)
     if options.calib is not None:
         options = calibrated(path, board, options)
-    model = Compiled(compile_plan(Plan(frontend.load(Path(path), options), board, options), dump_after), Path(path))
-    if not options.in_steps:
-        return model
-    if not board.is_host:       # estimates, until the machine code is looked at: see Compiled.proven
-        return replace(model, plan=fission.estimated(model.plan))
-    budget, _ = fission.budget_of(model.plan)
-    planned, costs = fission.fitted(model.replanned, lambda p: p.slices.bounds if p.slices else (), budget)
-    return replace(model, plan=fission.cut(planned, costs, budget))
+    graph = frontend.load(Path(path), options)
+
+    def planned(board: target.Target, options: Options) -> Plan:
+        found = compile_plan(Plan(graph, board, options), dump_after)
+        if not options.in_steps:
+            return found
+        if not board.is_host:       # estimates, until the machine code is looked at: see Compiled.proven
+            return fission.estimated(found)
+        budget, _ = fission.budget_of(found)
+        small, costs = fission.fitted(Compiled(found, Path(path)).replanned, lambda p: p.slices.bounds if p.slices else (),
+                                      budget)
+        return fission.cut(small, costs, budget)
+    return Compiled(_flash.fitted(planned, board, options, _flash.Build(opt, cc)), Path(path))
 
 
 def calibrated(path: str | Path, board: target.Target, options: Options) -> Options:
     """The options with the zeros that the inputs of `options.calib` make, in place of that file."""
     plain = replace(options, calib=None)
-    first = compile_plan(Plan(frontend.load(Path(path), plain), board.limited(UNLIMITED, UNLIMITED), plain))
+    first = compile_plan(Plan(frontend.load(Path(path), plain), board.limited(_flash.UNLIMITED, _flash.UNLIMITED), plain))
     assert options.calib is not None
     return replace(plain, zeros=_zeros.measured(first, _check.load_samples(first, options.calib)))
 

@@ -77,7 +77,7 @@ def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc:
         if plan.target.emulator is not None:
             run = qemu.run(firmware(plan, name, root, sample), qemu.Board(plan.target.emulator.machine, cflags), opt, cc)
         # The host's objects are no ELF for a microcontroller, and its stack is no concern.
-        sizes = elf.sizes(objects, name) if cflags else None
+        sizes = elf.linked(tools, objects, name) if cflags else None
         spilled = spills.of_objects(objects, tools.cc) if cflags else None
         deepest = stack.of_model(root, name, cflags, entry=f"{name}_run", opt=opt) if cflags else None
     static = sizes.static_without(f"{name}_arena") if sizes else None
@@ -89,7 +89,8 @@ def bench(plan: Plan, unfused: Plan, model: str | Path, *, opt: str = "-O3", cc:
         instructions=run.instructions if run else None, macs=plan.macs, launches=plan.launches,
         launches_unfused=unfused.launches, calls=plan.call_count, intermediate_bytes=plan.intermediate_bytes,
         intermediate_bytes_unfused=unfused.intermediate_bytes,
-        flash_bytes={"code": sizes.code if sizes else None, "weights": sizes.weights if sizes else plan.weight_bytes},
+        flash_bytes={"code": sizes.code if sizes else None, "library": sizes.library if sizes else None,
+                     "weights": sizes.weights if sizes else plan.weight_bytes},
         ram_bytes={"arena": arena, "static": static, "stack": depth,
                    "total": (plan.ram_bytes if static is None else arena + static) + (depth or 0)},
         mismatches=_compare(plan, sample, run).differing if run else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Collection
+from typing import Any
 
 LONGEST = 200       # characters of a name or a message in an error
 MOST = 24           # names in a hint
@@ -104,9 +105,13 @@ class NoKernel(PlanError):
 
 
 class DoesNotFit(PlanError):
-    """More RAM or flash than the target has."""
+    """More RAM or flash than the target has; `memory` says which of them."""
 
     code = "F302"
+
+    def __init__(self, message: str, *, memory: str = "RAM", **more: Any) -> None:
+        super().__init__(message, **more)
+        self.memory = memory
 
 
 class MissesDeadline(PlanError):

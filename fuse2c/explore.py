@@ -7,16 +7,18 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fuse2c import frontend, study, target
+from fuse2c import flash, frontend, study, target
 from fuse2c.errors import Fuse2cError, PlanError, ToolMissing, did_you_mean
 from fuse2c.options import Options
 from fuse2c.pipeline import compile_plan
 from fuse2c.plan import Plan
 
+RETRIES = 3         # of a task whose worker was lost
 SWEPT = {f.name: f.type for f in fields(Options) if f.type in ("str", "bool", "int | None", "float | None", "str | None")}
 """The options that may be swept, with the types of their values."""
 
@@ -72,7 +74,8 @@ def run(task: Mapping[str, Any]) -> dict[str, Any]:
     try:
         options = Options(**task["options"])
         board = target.load(task["target"]).limited(options.ram, options.flash)
-        plan = compile_plan(Plan(frontend.load(Path(task["model"]), options), board, options))
+        graph = frontend.load(Path(task["model"]), options)
+        plan = flash.fitted(lambda board, options: compile_plan(Plan(graph, board, options)), board, options)
         found["figures"] = study.figures(plan)
     except Fuse2cError as error:
         found["error"] = error.args[0]
@@ -80,10 +83,22 @@ def run(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def local(todo: Sequence[Mapping[str, Any]], workers: int | None = None) -> Iterator[dict[str, Any]]:
-    """Results as they come, from all cores of this computer."""
-    with ProcessPoolExecutor(workers) as pool:
-        for future in as_completed([pool.submit(run, task) for task in todo]):
-            yield future.result()
+    """Results as they come, from all cores of this computer. A worker's loss loses nothing: what is left runs again, by new
+    ones. Raises PlanError after RETRIES losses without a result in between."""
+    left, losses = {key_of(task): task for task in todo}, 0
+    while left:
+        try:
+            with ProcessPoolExecutor(workers) as pool:
+                for future in as_completed([pool.submit(run, task) for task in left.values()]):
+                    result = future.result()
+                    del left[result["key"]]
+                    losses = 0
+                    yield result
+        except BrokenProcessPool:
+            losses += 1
+            if losses > RETRIES:
+                raise PlanError(f"workers end before they have a result; {len(left)} plans are left",
+                                hint="maybe memory is short: fewer --jobs") from None
 
 
 def dask(todo: Sequence[Mapping[str, Any]], scheduler: str) -> Iterator[dict[str, Any]]:
@@ -94,7 +109,7 @@ def dask(todo: Sequence[Mapping[str, Any]], scheduler: str) -> Iterator[dict[str
     except ImportError as error:
         raise ToolMissing(f"a Dask cluster needs {error.name}", hint="pip install 'fuse2c[explore]'") from None
     with distributed.Client(scheduler) as client:
-        futures = client.map(run, list(todo), pure=False, retries=3)
+        futures = client.map(run, list(todo), pure=False, retries=RETRIES)
         for _, result in distributed.as_completed(futures, with_results=True):
             yield result
 

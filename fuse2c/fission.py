@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from fuse2c import price
 from fuse2c.errors import MissesDeadline
 from fuse2c.op import bind
 from fuse2c.ops import all_ops
@@ -47,8 +48,31 @@ def alone(plan: Plan) -> Plan:
     return replace(plan, slices=Slices(tuple(range(len(costs))), tuple(costs)))
 
 
+class Whole(Exception):
+    """A unit takes more than the budget, and nothing in it can be split."""
+
+    def __init__(self, plan: Plan, unit: Unit, cost: int) -> None:
+        super().__init__(cost)
+        self.plan, self.unit, self.cost = plan, unit, cost
+
+
 def fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
-    """A plan of which no unit takes more than the budget, and what its units take. MissesDeadline if there is none."""
+    """A plan of which no unit takes more than the budget, and what its units take. MissesDeadline if there is none; it names
+    a budget that is enough."""
+    first, enough = None, budget
+    while True:
+        try:
+            found = _fitted(replan, costs, enough)
+        except Whole as error:
+            first, enough = first or error, error.cost
+        else:
+            if first is not None:
+                raise _too_long(first, budget, enough)
+            return found
+
+
+def _fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
+    """The same; raises Whole."""
     parts: dict[str, int] = {}
     while True:
         plan = alone(replan(parts))
@@ -83,7 +107,7 @@ def _smaller(plan: Plan, costs: Sequence[int], budget: int) -> dict[str, int]:
 
 def _parts(plan: Plan, unit: Unit, cost: int, budget: int) -> dict[str, int]:
     """The layers of a unit to split, as in `_smaller`: all that take more than the budget, or the largest of several.
-    MissesDeadline if nothing in the unit can be split."""
+    Raises Whole if nothing in the unit can be split."""
     step = plan.steps[unit.step]
     macs = {n: all_ops()[n.op].work(bind(plan.graph, n)).macs for n in step.node.parts}
     layers = sorted((n for n in macs if macs[n]), key=lambda n: -macs[n])
@@ -98,8 +122,15 @@ def _parts(plan: Plan, unit: Unit, cost: int, budget: int) -> dict[str, int]:
         if size < have:
             found[y] = size
     if not found:
-        what = "row" if step.spec.by_rows else "image" if step.spec.images > 1 else "call"
-        raise MissesDeadline(f"a {what} of {step.function} takes {cost} {budget_of(plan)[1]}, more than a step of {budget}",
-                             node=step.node.name, op=step.node.op,
-                             hint=f"a budget of at least {cost}; this {what} cannot be split")
+        raise Whole(plan, unit, cost)
     return found
+
+
+def _too_long(error: Whole, budget: int, enough: int) -> MissesDeadline:
+    """For the user: the unit that cannot be split, and the least budget that was found to do."""
+    plan, step, unit = error.plan, error.plan.steps[error.unit.step], budget_of(error.plan)[1]
+    what = "row" if step.spec.by_rows else "image" if step.spec.images > 1 else "call"
+    us = "" if unit == "instructions" else f" cycles (--max-slice-us {price.up(1e6 * enough / bound.clock(plan, ''), 6):g})"
+    return MissesDeadline(f"a {what} of {step.function} takes {error.cost} {unit}, more than a step of {budget}",
+                          node=step.node.name, op=step.node.op,
+                          hint=f"a budget of at least {enough}{us}; this {what} cannot be split")

@@ -12,6 +12,7 @@ from fuse2c.ir.verify import verify
 from fuse2c.passes import (
     afford,
     assign,
+    blocks,
     bound,
     embed,
     fold,
@@ -52,6 +53,7 @@ PIPELINE = (
     Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
     Pass("select", select.run, "a kernel for every node"),
     Pass("assign", assign.run, "a processor for every step, of those that share a core the fastest"),
+    Pass("blocks", blocks.run, "where weights were pruned in blocks, kernels that hold no others"),
     Pass("spend", spend.run, "where flash is to spare, kernels that take more of it and fewer instructions"),
     Pass("skip", skip.run, "kernels that pass over zeros, where the data has enough of them"),
     Pass("embed", embed.run, "what is joined is written, what is cut out is read where it lies"),

@@ -5,6 +5,7 @@ without a price of its own is priced by the processor's rough ones.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -52,6 +53,14 @@ class Cost:
         return 2 * self.macs + self.alu
 
 
+def up(value: float, digits: int = 4) -> float:
+    """The value rounded up to so many digits, for messages: as a limit it is enough."""
+    if not value:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
+
+
 def clock_of(target: Target) -> Clock:
     """The usual clock, with what it takes there as far as that is known."""
     usual = target.processor.clock_hz
@@ -91,10 +100,14 @@ def price_of(plan: Plan, step: Step) -> Price:
                    cpi_worst=found.cpi_worst or max(p.cpi_worst, p.cpi))
 
 
+def is_listed(plan: Plan, step: Step) -> bool:
+    """Whether the target lists a price for a step's family."""
+    return any(f in plan.target.processors[step.processor].price for f in families(step))
+
+
 def rough(plan: Plan) -> float:
     """The share of the cycles that is priced roughly, as the target lists no price for the kernel."""
-    found = [(of_step(plan, s).cycles, not any(f in plan.target.processors[s.processor].price for f in families(s)))
-             for s in plan.steps]
+    found = [(of_step(plan, s).cycles, not is_listed(plan, s)) for s in plan.steps]
     return sum(c for c, guess in found if guess) / max(sum(c for c, _ in found), 1e-9)
 
 

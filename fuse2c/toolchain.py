@@ -127,7 +127,7 @@ def compile_model(toolchain: Toolchain, folder: Path, name: str, output: Path, *
 
 def link(toolchain: Toolchain, objects: Iterable[Path], output: Path, *, extra: Sequence[str] = ()) -> Path:
     """Links objects to the program `output` and returns it."""
-    command = [toolchain.linker, *extra, *(str(each) for each in objects), *toolchain.link_flags, "-o", str(output)]
+    command = [toolchain.linker, *(str(each) for each in objects), *toolchain.link_flags, *extra, "-o", str(output)]
     run(command, f"{output.name} does not link")
     return output
 

@@ -91,6 +91,19 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_RELU(y) ((y) = ((y) < 0.0f) ? 0.0f : (y))
 #endif
 
+/** F2C_KNOWN(v): v is a constant that the compiler knows here. F2C_SOFT(when, soft, hard): the expression `soft` on an Arm
+ *  core without FPU, provided that `when`; else `hard`, which would call the compiler's routines there. */
+#if defined(__GNUC__)
+#define F2C_KNOWN(v) __builtin_constant_p(v)
+#else
+#define F2C_KNOWN(v) 0
+#endif
+#if defined(__arm__) && !defined(__ARM_FP)
+#define F2C_SOFT(when, soft, hard) ((when) ? (soft) : (hard))
+#else
+#define F2C_SOFT(when, soft, hard) (hard)
+#endif
+
 /** F2C_SQRT(y, x): y = the square root of x, by the instruction where there is one: the compiler's builtin would call
  *  sqrtf for errno. */
 #if defined(__GNUC__) && defined(__SSE__)

@@ -11,6 +11,7 @@
 #include "f2c_config.h"
 #include "f2c_quant.h"
 #include "f2c_simd.h"
+#include "f2c_soft.h"
 
 #include F2C_VECTOR_HEADER
 

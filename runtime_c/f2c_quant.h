@@ -102,14 +102,35 @@ static inline int32_t f2c_rint(float v)
     return bits.i - 0x4B400000;
 }
 
-/** v limited to low..high and rounded half to even; NaN gives low. */
+/** What rounding v half to even adds to it before the bits `lost` (the lowest ones, or none) are cleared. */
+static inline uint32_t f2c_half_even(uint32_t v, uint32_t lost)
+{
+    const uint32_t last = v & (lost + 1u);
+    return (lost >> 1) + (((last | (0u - last)) >> 31) & lost);
+}
+
+/** f2c_round_clamped in integers, by one path. */
+static inline int32_t f2c_round_soft(float v, int32_t low, int32_t high)
+{
+    union { float f; uint32_t u; } bits;
+    bits.f = v;
+    const uint32_t size = (bits.u & 0x007FFFFFu) | 0x00800000u;
+    const int32_t count = f2c_clamp_masked(150 - (int32_t)((bits.u >> 23) & 255u), 0, 25);
+    const uint32_t lost = (1u << count) - 1u;
+    const int32_t whole = (int32_t)((size + f2c_half_even(size, lost)) >> count);
+    const int32_t sign = f2c_negative((int32_t)bits.u);
+    const int32_t nan = f2c_negative(0x7F800000 - (int32_t)(bits.u & 0x7FFFFFFFu));
+    return f2c_clamp_masked((((whole ^ sign) - sign) & ~nan) | (nan & -0x01000000), low, high);
+}
+
+/** v limited to low..high and rounded half to even; NaN gives low. |low|, |high| < 2^22. */
 static inline int32_t f2c_round_clamped(float v, int32_t low, int32_t high)
 {
     float least = (v > (float)low) ? v : (float)low;
     F2C_SETTLE(least);
     least = (least < (float)high) ? least : (float)high;
     F2C_SETTLE(least);
-    return f2c_rint(least);
+    return F2C_SOFT(1, f2c_round_soft(v, low, high), f2c_rint(least));
 }
 
 /** acc * scale rounded half to even and limited to low..high; the caller adds the zero point. */
@@ -124,12 +145,6 @@ static inline int32_t f2c_add_float(int32_t a, int32_t b, float scale_a, float s
     const float x = (float)a * scale_a;
     const float y = (float)b * scale_b;
     return f2c_round_clamped(x + y, low, high);
-}
-
-/** QuantizeLinear: v / scale rounded half to even, plus zero, limited to low..high (8 or 16 bits). */
-static inline int32_t f2c_quantise(float v, float scale, int32_t zero, int32_t low, int32_t high)
-{
-    return f2c_round_clamped(v / scale, low - zero, high - zero) + zero;
 }
 
 /** The power for the sixteens of d < 256 by that for the rest of it, both in Q31; rounded, `shift` > 32 bits less. */

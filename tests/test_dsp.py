@@ -308,6 +308,23 @@ def test_pools_on_the_board(tmp_path: Path) -> None:
     assert bench(compiled.plan, compiled.plan, "pools").mismatches == 0
 
 
+@pytest.mark.parametrize("target", ["cortex-m3", "cortex-m0plus"])
+def test_means_without_an_fpu(target: str, tmp_path: Path) -> None:
+    """Scales of which sums are ties, in integers: whole planes, padding, three dimensions."""
+    b = Builder()
+    for kind, channels, attrs, _ in POOLS.values():
+        for zero in (I8(-128), I8(7), U8(255)):
+            pool(b, kind, channels, attrs, zero, 0.05)
+    volume = b.op("AveragePool", b.stored((1, 3, 4, 3, 5), 0.05, I8(-9)), kernel_shape=[2, 2, 3], pads=[1, 0, 1, 0, 1, 2])
+    b.output(b.quantise(volume, 0.05, I8(-9)))
+    compiled = m4(b, tmp_path, target=target)
+    assert sum(s.spec.acc == "int64_t" for s in compiled.plan.steps) >= 9
+    assert_c_is_reference(compiled)
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    assert bench(compiled.plan, compiled.plan, "means").mismatches == 0
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()

@@ -1,11 +1,14 @@
 """`fuse2c explore` and `compare`: sweeps lose nothing, compute nothing twice, and say what beats what."""
 from __future__ import annotations
 
+import functools
 import json
+import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,25 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
 
 def test_processes_give_the_same() -> None:
     assert explore.resumed(some_tasks(), None, lambda t: explore.local(t, 2)) == explore.resumed(some_tasks(), None, in_turn)
+
+
+def test_a_killed_process_loses_nothing() -> None:
+    todo, killed = some_tasks(), list[int]()
+
+    def done(n: int, of: int) -> None:
+        if n == 2 and not killed:
+            killed.append(multiprocessing.active_children()[0].pid or 0)
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = explore.resumed(todo, None, lambda t: explore.local(t, 1), done)
+    assert killed and found == explore.resumed(todo, None, in_turn)
+
+
+def test_processes_that_never_end_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explore, "ProcessPoolExecutor", functools.partial(ProcessPoolExecutor, initializer=os._exit,
+                                                                          initargs=(1,)))
+    with pytest.raises(PlanError, match="8 plans are left"):
+        list(explore.local(some_tasks(), 1))
 
 
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:

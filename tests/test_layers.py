@@ -22,7 +22,7 @@ FLOORS = [
     {"passes"},
     {"pipeline", "codegen", "measure", "wcet"},
     {"check", "fission"},
-    {"bench", "catalogue", "drawing", "memory", "plots"},
+    {"bench", "catalogue", "drawing", "flash", "memory", "plots"},
     {"report", "firmware", "study", "explain"},
     {"page", "explore"},
     {"__init__", "commands", "cli", "__main__"},

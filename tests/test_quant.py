@@ -112,6 +112,7 @@ HEAD = """
 #include <stdio.h>
 #include <stdlib.h>
 #include "f2c_quant.h"
+#include "f2c_soft.h"
 """
 MAIN = """
 static int32_t in[1 << 20];
@@ -201,6 +202,47 @@ def test_quantise_in_c(tmp_path: Path) -> None:
         want = quant.quantise(x, np.float32(scale), np.int64(zero), low, high)
         assert np.array_equal(got[:, i], want), f"at {x[got[:, i] != want][0]}"
         assert got[:, i].min() == low and got[:, i].max() == high
+
+
+def test_floats_in_integers(tmp_path: Path) -> None:
+    """What cores without FPU compute in f2c_soft.h, with one path, is what float32 gives."""
+    x = np.concatenate([floats(), np.random.default_rng(7).normal(0, 10, 4000).astype(np.float32)])
+    columns = [f"f2c_round_soft(f2c_over(v.f, {s}f, f2c_inverse({s}f)), {low - z}, {high - z}) + {z}"
+               for s, z, low, high in QUANTISATIONS]
+    got = twin(tmp_path, "", columns, x.view(np.int32))
+    for i, (scale, zero, low, high) in enumerate(QUANTISATIONS):
+        want = quant.quantise(x, np.float32(scale), np.int64(zero), low, high)
+        assert np.array_equal(got[:, i], want), f"at {x[got[:, i] != want][0]}"
+    n = accumulators().astype(np.int32)
+    for scale in (0.1, 0.5, 3e-5, 1.0, 7.123e-9):
+        bits = (f"(int32_t)f2c_bits(f2c_real(f2c_round24(f2c_round24(v.i) * (int64_t)f2c_mantissa({scale}f)), "
+                f"f2c_unit({scale}f)))")
+        got = twin(tmp_path, "", [bits], n)[:, 0]
+        assert np.array_equal(got.view(np.float32), n.astype(np.float32) * np.float32(scale))
+
+
+@pytest.mark.parametrize("scale", [0.1270691454410553, 0.0027, 0.5, 1.9999])
+def test_means_in_integers(scale: float, tmp_path: Path) -> None:
+    """A float32 sum of 8-bit elements, rounded at each step, and its mean: positive ones, mixed ones, and cancellation."""
+    rng = np.random.default_rng(11)
+    for low, high, n in ((0, 255, 64), (-255, 0, 9), (-128, 127, 49), (-3, 4, 7), (-255, 255, 200)):
+        q = rng.integers(low, high + 1, (500, n)).astype(np.int32)
+        q[0], q[1], q[2, n // 2:] = low, high, -q[2, :n - n // 2]
+        sums = np.zeros(len(q), np.float32)
+        for i in range(n):
+            sums += q[:, i].astype(np.float32) * np.float32(scale)
+        declarations = f"""
+            static int32_t mean(int32_t q, int32_t *at)
+            {{
+                static int64_t acc;
+                acc = f2c_round24(((*at == 0) ? 0 : acc) + f2c_term(q, f2c_mantissa({scale!r}f)));
+                *at = (*at + 1) % {n};
+                return (int32_t)f2c_bits(f2c_mean(acc, f2c_unit({scale!r}f), {n}));
+            }}
+            static int32_t at;
+        """
+        got = twin(tmp_path, declarations, ["mean(v.i, &at)"], q.reshape(-1))[n - 1::n, 0]
+        assert np.array_equal(np.ascontiguousarray(got).view(np.float32), sums / np.float32(n))
 
 
 def test_a_clamp_without_a_branch(tmp_path: Path) -> None:

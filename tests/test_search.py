@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fuse2c
-from fuse2c import price, study
+from fuse2c import study
 from fuse2c.errors import DoesNotFit, LimitsConflict, MissesDeadline, PlanError
 from fuse2c.options import weights
 from fuse2c.plan import Plan
@@ -37,16 +37,6 @@ def test_a_byte_too_little_ram_says_what_would_do() -> None:
     assert plan(ram=least).ram_bytes == least == plan(optimize="ram=1").ram_bytes
     with pytest.raises(DoesNotFit, match="1 too many"):
         plan(ram=least - 1)
-
-
-def test_a_byte_too_little_flash_counts_code() -> None:
-    with pytest.raises(DoesNotFit) as error:
-        plan(flash=10)
-    least = number(str(error.value), r"need about (\d+) bytes")
-    found = plan(flash=least)
-    assert found.weight_bytes + price.code_bytes(found) == least > found.weight_bytes
-    with pytest.raises(DoesNotFit, match="1 too many"):
-        plan(flash=least - 1)
 
 
 def test_a_cycle_too_little_time_says_what_would_do() -> None:

@@ -70,7 +70,7 @@ def model_options(command: F, required: bool = True, several: bool = False) -> F
                      help="How addresses are found."),
         click.option("--input-rows", is_flag=True, help="The input is pushed row by row and never stored as a whole."),
         click.option("--ram", type=click.IntRange(0), metavar="BYTES", help="Limit for the arena: the best plan that fits."),
-        click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for the weights."),
+        click.option("--flash", type=click.IntRange(0), metavar="BYTES", help="Limit for weights and code, as linked."),
         click.option("--winograd", type=click.Choice(CHOICES["winograd"]), default="flash", show_default=True,
                      help="3x3 convolutions in fewer instructions for more flash: within --flash, without it too, or never."),
         click.option("--calib", type=click.Path(path_type=Path), metavar="FILE",
@@ -184,11 +184,11 @@ def _number(text: str) -> float:
         return float(text)
 
 
-def compiled(k: dict[str, Any], as_json: bool = False) -> Compiled:
-    """Compile with the options of a command; with `as_json` standard output is left to one object."""
+def compiled(k: dict[str, Any], as_json: bool = False, **build: Any) -> Compiled:
+    """Compile with the options of a command; with `as_json` standard output is left to one object. `build`: opt and cc."""
     chosen = settings(k)
     with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout), Progress("compiling"):
-        return compile_model(**chosen)
+        return compile_model(**chosen, **build)
 
 
 def show(*lines: str) -> None:

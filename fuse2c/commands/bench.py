@@ -23,7 +23,7 @@ from fuse2c.progress import Progress
 @as_json_option
 def command(opt: str, cc: str | None, seed: int, firmware: Path | None, as_json: bool, **k: Any) -> None:
     """Measure instructions (in QEMU), flash and RAM."""
-    model = compiled(k, as_json)
+    model = compiled(k, as_json, opt=opt, cc=cc)
     if firmware is not None:
         show(f"written to {project.write(model.plan, firmware, seed)}; its Makefile says how to go on")
         return

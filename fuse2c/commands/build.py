@@ -20,7 +20,7 @@ CERTIFICATE = "certificate.json"
 @compiler_options
 def command(output: Path, certify: bool, opt: str, cc: str | None, **k: Any) -> None:
     """Write a C project: header, kernels, weights, build files, an example."""
-    model, evidence, lines = compiled(k), {}, []
+    model, evidence, lines = compiled(k, opt=opt, cc=cc), {}, []
     if certify:
         with Progress("building and analysing"):
             model, result = model.certified(opt=opt, cc=cc)

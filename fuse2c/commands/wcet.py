@@ -34,7 +34,7 @@ def command(elf: Path | None, entry: str | None, core: str | None, multiply: str
     if elf is not None and entry is not None:
         result = analyse(elf, entry, core or "", int(multiply))
     else:
-        model = compiled(k, as_json)
+        model = compiled(k, as_json, opt=opt, cc=cc)
         with Progress("building and analysing"):
             result = model.proven(opt=opt, cc=cc).wcet(opt=opt, cc=cc)
     from fuse2c.wcet.facts import FORMATS, summary  # it needs the extra, which `analyse` asked for

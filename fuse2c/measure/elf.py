@@ -5,7 +5,7 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuse2c import toolchain
@@ -62,14 +62,21 @@ class Elf:
 class Sizes:
     """What a model's objects take, in bytes.
 
-    code: instructions and constants of every object but <name>_weights.o; weights: the constants of that one;
-    static: RAM, the arena included if it is static; ram_symbols: the RAM again, by variable.
+    code: instructions and constants of every object but <name>_weights.o; weights: the constants of that one; library: what
+    they need of the compiler's and C's libraries, and what lies between them for alignment; static: RAM, the arena included
+    if it is static; ram_symbols: the RAM again, by variable.
     """
 
     code: int
     weights: int
     static: int
     ram_symbols: Mapping[str, int]
+    library: int = 0
+
+    @property
+    def flash(self) -> int:
+        """All that a program gets larger by, if nothing of the model is left out."""
+        return self.code + self.weights + self.library
 
     def static_without(self, symbol: str) -> int:
         """RAM in bytes without one variable, for example `<name>_arena`; the variable may be absent.
@@ -80,9 +87,20 @@ class Sizes:
 
 
 def of_model(folder: Path, name: str, cflags: Sequence[str], *, opt: str = "-O3", cc: str | None = None) -> Sizes:
-    """Sizes of the model in `folder`, compiled for a Cortex-M target with `cflags`."""
+    """Sizes of the model in `folder`, compiled for a Cortex-M target with `cflags`, and linked."""
+    tools = toolchain.cross(cflags, cc)
     with tempfile.TemporaryDirectory(prefix="f2c_size_") as work:
-        return sizes(toolchain.compile_model(toolchain.cross(cflags, cc), folder, name, Path(work), opt=opt), name)
+        return linked(tools, toolchain.compile_model(tools, folder, name, Path(work), opt=opt), name)
+
+
+def linked(tools: toolchain.Toolchain, objects: Sequence[Path], name: str) -> Sizes:
+    """Sizes of the model `name` from its object files, and of what they need of libraries."""
+    found = sizes(objects, name)
+    with tempfile.TemporaryDirectory(prefix="f2c_size_") as work:
+        program = toolchain.link(tools, objects, Path(work) / f"{name}.elf",
+                                 extra=["-nostartfiles", "-Wl,--no-gc-sections", f"-Wl,--entry={name}_run"])
+        total = sum(s.size for s in read(program).sections if s.in_memory and not s.writable)
+    return replace(found, library=max(total - found.code - found.weights, 0))
 
 
 def sizes(objects: Iterable[Path], name: str) -> Sizes:

@@ -14,7 +14,19 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import DType, TensorType
-from fuse2c.kernels import conv_fp, dsp, fields, mve, mve_depthwise, tiling, vector, vector_conv, volume, windowing
+from fuse2c.kernels import (
+    block_offers,
+    conv_fp,
+    dsp,
+    fields,
+    mve,
+    mve_depthwise,
+    tiling,
+    vector,
+    vector_conv,
+    volume,
+    windowing,
+)
 from fuse2c.kernels.conv import (
     adjacent,
     base_spec,
@@ -235,6 +247,7 @@ OP = Op(
         _by_strides("depthwise_vec", vector_conv.depthwise, when=vector_conv.is_depthwise_vec, needs=vector.NEEDS),
         _by_strides("depthwise_quads", vector_conv.quads, when=vector_conv.is_quads, needs=vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
+        *block_offers.kernels(strided=True),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=mve.NEEDS),
         _by_strides("skip_dsp", skip_spec, when=is_skip, needs=dsp.NEEDS, offer="zeros"),

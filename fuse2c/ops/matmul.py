@@ -16,7 +16,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.kernels import dsp, fields, fp, mve, reals, tiling, vector
+from fuse2c.kernels import block_offers, dsp, fields, fp, mve, reals, tiling, vector
 from fuse2c.kernels.dense import constant_matrix, dense, dense_when, pixels
 from fuse2c.kernels.dense_int import (
     dsp_spec,
@@ -284,7 +284,8 @@ def products(c: Call, **flags: Any) -> Spec:
 OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
-    kernels=(Kernel("conv_vec", vector_spec, when=vector_when, needs=vector.NEEDS),
+    kernels=(*block_offers.kernels(strided=False),
+             Kernel("conv_vec", vector_spec, when=vector_when, needs=vector.NEEDS),
              Kernel("dense_rows", by_rows_spec, when=by_rows_when),
              Kernel("pointwise_mve", mve_spec, when=mve_when, needs=mve.NEEDS),
              Kernel("skip_dsp", skip_spec, when=skip_when, needs=dsp.NEEDS, offer="zeros"),

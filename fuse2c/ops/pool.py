@@ -6,22 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.kernels import dsp, mve, pool_dsp, tiling, volume, windowing
+from fuse2c.kernels import dsp, fields, mve, pool_dsp, tiling, volume, windowing
 from fuse2c.kernels.scalars import literal
 from fuse2c.kernels.tiling import Store
 from fuse2c.kernels.windowing import Window
-from fuse2c.op import Call, Kernel, NestForm, Op, RowWindow, Scalar, Source, Spec, Work
+from fuse2c.op import Call, Kernel, NestForm, Op, RowWindow, Source, Spec, Work
 from fuse2c.ops import _fours
-from fuse2c.quant import Requant, quantise
+from fuse2c.ops._average import average_terms, counts, divisors, integer_sum, is_soft, requant, same_count
+from fuse2c.quant import quantise
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,58 +126,6 @@ def indices_reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     return [np.take_along_axis(taps, first, -1)[..., 0], index + images]
 
 
-def counts(c: Call) -> list[np.ndarray]:
-    """How many elements each output averages along each axis: a product of these is the divisor."""
-    size = c.type(0).shape[2:]
-    return [windowing.inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
-
-
-def divisors(c: Call) -> np.ndarray:
-    """How many elements each output averages, [out...]."""
-    return np.asarray(reduce(np.multiply.outer, counts(c)))
-
-
-def same_count(c: Call) -> int:
-    """The number of elements that every output averages; 0 if it varies."""
-    counts = divisors(c)
-    return int(counts.flat[0]) if counts.min() == counts.max() else 0
-
-
-def requant(c: Call) -> Requant:
-    """s_x / (s_y * count) for the one count, or for each possible count 1..KH*KW."""
-    x, y = c.quant(0), c.y_quant
-    counts = [same_count(c)] if same_count(c) else range(1, prod(c.attrs.window.kernel) + 1)
-    return quant.requant(c.requant, x.scale[0], tuple(1.0 / n for n in counts), y.scale[0], y.zero[0],
-                         c.y[0].dtype.range)
-
-
-def integer_sum(c: Call) -> str:
-    """Whether integer arithmetic gives the same mean for every input; else the sum that comes too close to a tie.
-
-    The float32 result is within (n + 4) eps / 2 of the sum of magnitudes; where no sum of n stored values lies that
-    close to a tie, and the fixed-point multiplier rounds each of them alike, both kernels are equal.
-    """
-    t = c.type(0)
-    if not c.quantised:
-        return "it averages floats"
-    x, y = c.quant(0), c.y_quant
-    low, high = t.dtype.range[0] - x.zero[0], t.dtype.range[1] - x.zero[0]
-    counts = sorted(set(divisors(c).reshape(-1).tolist()))
-    r = requant(c)
-    for n in counts:
-        sums = np.arange(n * low, n * high + 1)
-        exact = sums * (x.scale[0] / y.scale[0] / n)
-        magnitude = np.abs(exact) if low >= 0 or high <= 0 else np.full(len(sums), np.abs(exact).max())
-        inside = (exact > r.low - r.zero - 1) & (exact < r.high - r.zero + 1)
-        close = np.abs(exact - np.floor(exact) - 0.5) <= (n + 4) * 2.0 ** -24 * magnitude
-        column = 0 if len(r.scale) == 1 else n - 1
-        got = r(np.repeat(sums[:, None], len(r.scale), 1) if len(r.scale) > 1 else sums[:, None])[:, column]
-        bad = inside & close | (got != np.clip(np.rint(exact) + r.zero, r.low, r.high))
-        if bad.any():
-            return f"a sum of {sums[bad][0]} over {n} elements is too close to a tie"
-    return ""
-
-
 def work(c: Call) -> Work:
     """One operation per window element."""
     return Work(alu=c.y[0].count * prod(c.attrs.window.kernel))
@@ -213,32 +161,21 @@ def least_value(dtype: DType) -> str:
     return "-F2C_INFINITY" if dtype.is_float else str(dtype.range[0])
 
 
-def average_spec(c: Call, integer: bool) -> Spec:
-    """Constants of the window; how a term enters the sum, and how the sum becomes an element."""
+def average_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
+    """Constants of the window; how a term enters the sum, and how the sum becomes an element.
+
+    integer: sums of stored values; soft: float32 sums, their roundings in integers; else floats.
+    """
     x, y, names = c.type(0), c.y[0], windowing.constants(c, c.attrs.window)
     window = c.attrs.window
     names |= {"PAD_BOTTOM": window.pads[len(window.kernel)],
               "PAD_RIGHT": window.pads[-1] if len(window.kernel) > 1 else 0}
     fixed = same_count(c)
     store = Store("acc", str(fixed or "n"), tiling.index("at", "c", y.strides[1]))
-    flags, finish, acc = average_terms(c, integer)
+    flags, finish, acc = average_terms(c, integer, soft)
     flags |= {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
                 window=windowing.row_window(c), along=windowing.scattered(c))
-
-
-def average_terms(c: Call, integer: bool) -> tuple[dict[str, Any], Scalar, str]:
-    """(how an element becomes a term, how a sum of n terms becomes a mean, the sum's type)."""
-    if not c.quantised:
-        return {"term_open": "", "term_close": ""}, Scalar("({a} / (float)n)"), ""
-    zero = c.quant(0).zero[0]
-    if integer:
-        return {"term_open": "", "term_close": f" - ({zero})"}, tiling.finish(requant(c), "n - 1"), ""
-    low, high = c.y[0].dtype.range
-    finish = Scalar(f"f2c_quantise({{a}} / (float)n, {literal(c.y_quant.scale[0], DType.F32)}, "
-                    f"{c.y_quant.zero[0]}, {low}, {high})")
-    return {"term_open": "(float)(",
-            "term_close": f" - ({zero})) * {literal(c.quant(0).scale[0], DType.F32)}"}, finish, "float"
 
 
 def is_max_mve(c: Call) -> str:
@@ -298,9 +235,9 @@ def max_volume(c: Call) -> Spec:
     return volume_spec(c, "", least, index=index, less=less(c.type(0).dtype))
 
 
-def average_volume(c: Call, integer: bool) -> Spec:
+def average_volume(c: Call, integer: bool, soft: bool = False) -> Spec:
     """The number of elements of an average is a product of one table an axis."""
-    flags, finish, acc = average_terms(c, integer)
+    flags, finish, acc = average_terms(c, integer, soft)
     fixed, tables = same_count(c), dict[str, np.ndarray]()
     count = str(fixed)
     if not fixed:
@@ -308,7 +245,8 @@ def average_volume(c: Call, integer: bool) -> Spec:
         tables = {f"n_{axis}": n.astype(np.int32) for axis, n in zip(axes, counts(c), strict=True)}
         count = " * ".join(f"{{n_{axis}}}[o{axis}]" for axis in axes)
     store = Store("acc", str(fixed or "n"), "at")
-    spec = volume_spec(c, "acc + v", "0", **flags, store=store, count="" if fixed else count)
+    step = "f2c_round24(acc + v)" if soft else "acc + v"
+    spec = volume_spec(c, step, "0", **flags, store=store, count="" if fixed else count)
     return replace(spec, tables=tables, finish=finish, acc=acc)
 
 
@@ -345,13 +283,13 @@ def is_global(c: Call) -> str:
     return ""
 
 
-def global_spec(c: Call, integer: bool) -> Spec:
+def global_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
     """The same sums, but rows outside and channels inside, so that rows can be taken as they come."""
-    s = average_spec(c, integer)
+    s = average_spec(c, integer, soft)
     height = s.constants["IN_H"]
     # One output pixel: an element's index is its channel's offset.
     at = tiling.index("", "c", c.y[0].strides[1]).removeprefix(" + ")
-    return replace(s, scratch=4 * c.y[0].count, keeps=True, rows=height, over_input=True, window=RowWindow(),
+    return replace(s, scratch=(8 if soft else 4) * c.y[0].count, keeps=True, rows=height, over_input=True, window=RowWindow(),
                    flags={**s.flags, "scratch_ctype": s.acc or COMPUTE[c.y[0].dtype],
                           "store": replace(s.flags["store"], at=at)})
 
@@ -382,6 +320,8 @@ OPS = (
                        when=lambda c: flat(c) or is_global(c) or pool_dsp.is_global(c) or integer_sum(c)),
                 Kernel("global_average", partial(global_spec, integer=True),
                        when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
+                *(Kernel("global_average", partial(global_spec, integer=False, soft=True), needs=core.needs,
+                         when=lambda c: flat(c) or is_global(c) or is_soft(c)) for core in fields.CORES),
                 Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),
                 Kernel("average_pool_mve", partial(average_mve, spec=average_spec), when=is_average_mve, needs=mve.NEEDS,
                        strided=True),
@@ -389,8 +329,12 @@ OPS = (
                        when=lambda c: flat(c) or pool_dsp.is_average(c) or integer_sum(c)),
                 Kernel("average_pool", partial(average_spec, integer=True), when=lambda c: flat(c) or integer_sum(c),
                        strided=True),
+                *(Kernel("average_pool", partial(average_spec, integer=False, soft=True), needs=core.needs, strided=True,
+                         when=lambda c: flat(c) or is_soft(c)) for core in fields.CORES),
                 Kernel("average_pool", partial(average_spec, integer=False), when=flat, strided=True),
                 Kernel("pool_volume", partial(average_volume, integer=True), when=lambda c: when(c) or integer_sum(c)),
+                *(Kernel("pool_volume", partial(average_volume, integer=False, soft=True), needs=core.needs,
+                         when=lambda c: when(c) or is_soft(c)) for core in fields.CORES),
                 Kernel("pool_volume", partial(average_volume, integer=False), when=when))),
     Op(name="LpPool", onnx={"LpPool": from_onnx, "GlobalLpPool": from_global}, infer=infer, reference=reference,
        work=work, layout="spatial", anchor=True, docs="1-D to 3-D",

@@ -178,7 +178,9 @@ def _operand(c: Call, port: int, name: str, dtype: DType) -> str:
 def dequantise_scalar(c: Call) -> Scalar:
     """C: exact conversion, one product."""
     scale, zero = _operand(c, 1, "{b}", DType.F32), _operand(c, 2, "{c}", DType.I32)
-    return Scalar(f"((float)({{a}} - {zero}) * {scale})")
+    if c.type(0).dtype.bits > 16 or "{" in scale:
+        return Scalar(f"((float)({{a}} - {zero}) * {scale})")
+    return Scalar(f"f2c_dequantise({{a}} - {zero}, {scale})")
 
 
 def quantise_scalar(c: Call) -> Scalar:

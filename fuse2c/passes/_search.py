@@ -72,6 +72,7 @@ class Limit:
     most: Callable[[Candidate], float | None]
     of: Callable[[Candidate], float]
     text: str               # a format for a figure
+    digits: int = 12        # of it that are shown
 
     def excess(self, c: Candidate) -> float:
         """How much too much it is; 0 within the limit."""
@@ -79,16 +80,16 @@ class Limit:
         return 0 if most is None else max(self.of(c) - most, 0)
 
     def say(self, value: float) -> str:
-        """A figure with its unit."""
-        return self.text.format(value)
+        """A figure with its unit, rounded up: as a limit it is enough."""
+        return self.text.format(price.up(value, self.digits))
 
 
 LIMITS = (
     Limit("RAM", lambda c: c.plan.target.holding("arena")[1].bytes, lambda c: c.ram, "{:,.0f} bytes"),
     Limit("flash", lambda c: c.plan.target.holding("weights")[1].bytes, lambda c: c.flash, "{:,.0f} bytes"),
     Limit("time", lambda c: bound.deadline(c.at), lambda c: math.floor(c.cycles), "{:,.0f} cycles"),
-    Limit("energy", lambda c: c.plan.options.energy_uj, lambda c: c.energy, "{:,.1f} uJ"),
-    Limit("power", lambda c: c.plan.options.power_mw, lambda c: c.power, "{:.4g} mW"))
+    Limit("energy", lambda c: c.plan.options.energy_uj, lambda c: c.energy, "{:,g} uJ", 4),
+    Limit("power", lambda c: c.plan.options.power_mw, lambda c: c.power, "{:g} mW", 4))
 
 FIGURES: dict[str, Callable[[Candidate], float]] = {
     "cycles": lambda c: c.cycles, "ram": lambda c: c.ram, "flash": lambda c: c.flash, "energy": lambda c: c.energy}

@@ -39,8 +39,9 @@ def run(plan: Plan) -> Plan:
     energy = price.energy_uj(cost, plan.target, clock)
     if o.energy_uj is not None and energy is not None:
         if energy > o.energy_uj:
-            raise OverEnergy(f"an inference takes {energy:,.1f} uJ at {clock.hz / 1e6:g} MHz, {energy - o.energy_uj:,.1f} more "
-                             f"than the limit of {o.energy_uj:,.1f}", hint=_cheaper(plan, cost, energy))
+            raise OverEnergy(f"an inference takes {price.up(energy)} uJ at {clock.hz / 1e6:g} MHz, "
+                             f"{price.up(energy - o.energy_uj)} more than the limit of {o.energy_uj:g}",
+                             hint=_cheaper(plan, cost, energy))
         plan = plan.decide("afford", ("energy", True, f"{energy:,.1f} uJ of the allowed {o.energy_uj:,.1f}"))
     return plan
 
@@ -113,7 +114,8 @@ def _at_rate(plan: Plan, cost: Cost, hz: float) -> Plan:
                          hint=f"at most {hz / chosen.busy:.3g} a second; `fuse2c explore` compares targets")
     limit = plan.options.power_mw
     if limit is not None and chosen.power_uw > limit * 1e3:
-        raise OverEnergy(f"{chosen.power_uw / 1e3:.4g} mW on average at {hz:g} inferences a second, the limit is {limit:g}",
+        raise OverEnergy(f"{price.up(chosen.power_uw / 1e3)} mW on average at {hz:g} inferences a second, the limit is "
+                         f"{limit:g}",
                          hint=f"at {chosen.clock.hz / 1e6:g} MHz, the best clock: at most "
                               f"{_most(chosen, plan.target, hz, limit):.3g} a second")
     log = [(f"{r.clock.hz / 1e6:g} MHz", False, "; ".join(missed[r.clock.hz].values()) or f"{r.power_uw / 1e3:.4g} mW on "

@@ -25,12 +25,12 @@ def run(plan: Plan) -> Plan:
         return plan
     peak = max((n for feature, n in PEAK.items() if feature in plan.target.processor.features), default=1)
     least = plan.macs // (peak * plan.options.cores)
-    if least > limit:
-        raise missed(plan, least, f"{plan.macs} multiply-accumulates take at least")
     cost, rough = price.of_plan(plan), price.rough(plan)
     cycles = math.floor(price.cycles(cost, plan.target, price.clock_of(plan.target)) + price.elapsed(plan) - cost.cycles)
     if cycles > limit and rough < ROUGH:
         raise missed(plan, cycles, "an inference is predicted to take", "no other plan takes less")
+    if least > limit:
+        raise missed(plan, least, f"{plan.macs} multiply-accumulates take at least")
     guess = f", {rough:.0%} of them by rough prices" if rough else ""
     return plan.decide("bound", ("deadline", True, f"{limit} cycles; the multiply-accumulates take at least {least}, all "
                                  f"instructions about {cycles}{guess}"))
@@ -45,7 +45,7 @@ def deadline(plan: Plan) -> int | None:
 def slice_cycles(plan: Plan) -> int | None:
     """The cycles that a step may take, of --max-slice-us; None without it."""
     us = plan.options.max_slice_us
-    return None if us is None else int(us * clock(plan, "--max-slice-us") / 1e6)
+    return None if us is None else int(us * clock(plan, "--max-slice-us") / 1e6 + EXACT)
 
 
 def clock(plan: Plan, option: str) -> int:
@@ -66,7 +66,8 @@ def missed(plan: Plan, cycles: int, what: str, *detail: str) -> MissesDeadline:
     help_ += ["--optimize cycles"] if plan.options.optimize != "cycles" else []
     help_ += ["--requant fixed"] if plan.options.requant != "fixed" else []
     help_ += ["a smaller model", "or, if the deadline is another task's, --max-slice-us"]
-    return MissesDeadline(f"{what} {cycles} cycles, {1e3 * cycles / hz:.3f} ms at {hz / 1e6:g} MHz: "
-                          f"{1e3 * cycles / hz - ms:.3f} ms later than {ms:g} ms", detail=detail,
+    takes = math.ceil(1e6 * cycles / hz) / 1e3      # rounded up, so that it would be enough
+    return MissesDeadline(f"{what} {cycles} cycles, {takes:.3f} ms at {hz / 1e6:g} MHz: "
+                          f"{takes - ms:.3f} ms later than {ms:g} ms", detail=detail,
                           node=step.node.name, op=f"{step.node.op}, about {percent} % of the work in {step.function}",
                           hint=", ".join(help_))

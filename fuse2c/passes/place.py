@@ -300,4 +300,4 @@ def _check_fit(plan: Plan) -> None:
                          f"{plan.weight_bytes + code} bytes of {flash_name}, {plan.target.name} has {flash.bytes}: "
                          f"{plan.weight_bytes + code - flash.bytes} too many", node=largest.node.name, op=largest.node.op,
                          hint=(f"--share-kernels always (about {code - shared} bytes less), " if shared < code else "")
-                              + "int8 weights, or a target with more flash")
+                              + "int8 weights, or a target with more flash", memory="flash")

@@ -29,7 +29,7 @@ class Offer:
 
 def run(plan: Plan) -> Plan:
     """The best offers for the room in flash, as far as the arena then still fits; the others are refused."""
-    found = offers(plan) if plan.options.winograd != "off" else []
+    found = offers(plan, "flash") if plan.options.winograd != "off" else []
     if not found:
         return plan
     if plan.options.winograd == "flash" and plan.options.flash is None:
@@ -51,14 +51,14 @@ def run(plan: Plan) -> Plan:
     return bought if taken else plan
 
 
-def offers(plan: Plan) -> list[Offer]:
-    """Kernels that take more flash than what was selected and fewer instructions."""
+def offers(plan: Plan, kind: str) -> list[Offer]:
+    """Kernels that are offered for something (`Kernel.offer`), and take fewer instructions than what was selected."""
     found = []
     for i, step in enumerate(plan.steps):
         kernels = all_ops()[step.node.op].kernels
         for kernel in kernels[:kernels.index(step.kernel)]:
             call = select.anchor_call(plan, step.node)
-            if kernel.offer != "flash" or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
+            if kernel.offer != kind or select.refuse(kernel, plan.target.processors[step.processor].processor, call):
                 continue
             spec = kernel.spec(call)
             new = replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))

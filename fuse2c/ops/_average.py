@@ -1,0 +1,94 @@
+"""Means of windows: how many elements count, which arithmetic gives what the Q/DQ graph's float32 sums give, its C text."""
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fuse2c import quant
+from fuse2c.ir.types import DType
+from fuse2c.kernels import tiling, windowing
+from fuse2c.kernels.scalars import literal
+from fuse2c.op import Call, Scalar
+from fuse2c.quant import Requant
+
+
+def counts(c: Call) -> list[np.ndarray]:
+    """How many elements each output averages along each axis: a product of these is the divisor."""
+    size = c.type(0).shape[2:]
+    return [windowing.inside(c.attrs.window, size, i, c.attrs.count_include_pad).sum(axis=1) for i in range(len(size))]
+
+
+def divisors(c: Call) -> np.ndarray:
+    """How many elements each output averages, [out...]."""
+    return np.asarray(reduce(np.multiply.outer, counts(c)))
+
+
+def same_count(c: Call) -> int:
+    """The number of elements that every output averages; 0 if it varies."""
+    counts = divisors(c)
+    return int(counts.flat[0]) if counts.min() == counts.max() else 0
+
+
+def requant(c: Call) -> Requant:
+    """s_x / (s_y * count) for the one count, or for each possible count 1..KH*KW."""
+    x, y = c.quant(0), c.y_quant
+    counts = [same_count(c)] if same_count(c) else range(1, prod(c.attrs.window.kernel) + 1)
+    return quant.requant(c.requant, x.scale[0], tuple(1.0 / n for n in counts), y.scale[0], y.zero[0],
+                         c.y[0].dtype.range)
+
+
+def integer_sum(c: Call) -> str:
+    """Whether integer arithmetic gives the same mean for every input; else the sum that comes too close to a tie.
+
+    The float32 result is within (n + 4) eps / 2 of the sum of magnitudes; where no sum of n stored values lies that
+    close to a tie, and the fixed-point multiplier rounds each of them alike, both kernels are equal.
+    """
+    t = c.type(0)
+    if not c.quantised:
+        return "it averages floats"
+    x, y = c.quant(0), c.y_quant
+    low, high = t.dtype.range[0] - x.zero[0], t.dtype.range[1] - x.zero[0]
+    counts = sorted(set(divisors(c).reshape(-1).tolist()))
+    r = requant(c)
+    for n in counts:
+        sums = np.arange(n * low, n * high + 1)
+        exact = sums * (x.scale[0] / y.scale[0] / n)
+        magnitude = np.abs(exact) if low >= 0 or high <= 0 else np.full(len(sums), np.abs(exact).max())
+        inside = (exact > r.low - r.zero - 1) & (exact < r.high - r.zero + 1)
+        close = np.abs(exact - np.floor(exact) - 0.5) <= (n + 4) * 2.0 ** -24 * magnitude
+        column = 0 if len(r.scale) == 1 else n - 1
+        got = r(np.repeat(sums[:, None], len(r.scale), 1) if len(r.scale) > 1 else sums[:, None])[:, column]
+        bad = inside & close | (got != np.clip(np.rint(exact) + r.zero, r.low, r.high))
+        if bad.any():
+            return f"a sum of {sums[bad][0]} over {n} elements is too close to a tie"
+    return ""
+
+
+def is_soft(c: Call) -> str:
+    """8-bit elements whose float32 sums can be followed in integers (f2c_soft.h)."""
+    if not c.quantised:
+        return "it averages floats"
+    scales = (c.quant(0).scale[0], c.y_quant.scale[0])
+    return "" if all(1e-30 < s < 1e30 for s in scales) and divisors(c).max() < 2 ** 22 else "scales of extreme size"
+
+
+def average_terms(c: Call, integer: bool, soft: bool) -> tuple[dict[str, Any], Scalar, str]:
+    """(how an element becomes a term and enters the sum, how a sum of n terms becomes a mean, the sum's type)."""
+    plain = {"enter": "+=", "left": ""}
+    if not c.quantised:
+        return {**plain, "term_open": "", "term_close": ""}, Scalar("({a} / (float)n)"), ""
+    zero = c.quant(0).zero[0]
+    if integer:
+        flags = {**plain, "term_open": "", "term_close": f" - ({zero})"}
+        return flags, tiling.finish(requant(c), "n - 1"), ""
+    low, high = c.y[0].dtype.range
+    scale = literal(c.quant(0).scale[0], DType.F32)
+    mean = f"f2c_mean({{a}}, f2c_unit({scale}), n)" if soft else "{a} / (float)n"
+    finish = Scalar(f"f2c_quantise({mean}, {literal(c.y_quant.scale[0], DType.F32)}, {c.y_quant.zero[0]}, {low}, {high})")
+    if soft:
+        return {"enter": "= f2c_round24(acc +", "term_open": "f2c_term(",
+                "term_close": f" - ({zero}), f2c_mantissa({scale}))", "left": ")"}, finish, "int64_t"
+    return {**plain, "term_open": "(float)(", "term_close": f" - ({zero})) * {scale}"}, finish, "float"

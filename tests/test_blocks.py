@@ -1,0 +1,91 @@
+"""Weights pruned in blocks: kernels that hold the units that are not zero are equal to numpy, smaller and faster."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from draws import DRAW
+from graphs import Builder, assert_c_is_reference, compile, kernels
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fuse2c import price, toolchain
+from fuse2c.bench import bench
+from fuse2c.measure import qemu
+from fuse2c.passes import spend
+
+I8 = np.int8
+M4 = "cortex-m4"
+BLOCKS = [(1, 1), (4, 4), (2, 4), (8, 1), (1, 8), (16, 4), (8, 4)]
+
+
+def pruned(b: Builder, shape: tuple[int, int], block: tuple[int, int], share: float, least: int = -128) -> np.ndarray:
+    """Weights of which that share of the blocks is left."""
+    keep = b.rng.random((-(-shape[0] // block[0]), -(-shape[1] // block[1]))) < share
+    return np.asarray(b.rng.integers(least, 128, shape) * np.kron(keep, np.ones(block))[:shape[0], :shape[1]]).astype(I8)
+
+
+def layer(b: Builder, w: np.ndarray, zero: int | None, rows: int = 1, size: tuple[int, int] | None = None,
+          stride: int = 1) -> None:
+    """A dense layer, or with a size a pointwise one; zero: of the operand, None: float32."""
+    n, k = w.shape
+    shape = (rows, k) if size is None else (1, *size, k)
+    x = b.input(shape) if zero is None else b.stored(shape, 0.04, I8(zero))
+    attrs: dict[str, Any] = {"transB": 1} if size is None else {"strides": [1, stride]}
+    v = w if size is None else w.reshape(n, k, 1, 1)
+    scale = (0.01 * (1 + np.arange(n) % 3)).astype(np.float32)
+    c = b.const(v.astype(np.float32) / 99) if zero is None else b.dequantise(b.const(v), scale, np.zeros(n, I8), axis=0)
+    if size is not None:
+        x = b.op("Transpose", x, perm=[0, 3, 1, 2])
+    y = b.op("Gemm" if size is None else "Conv", x, c, **attrs)
+    b.output(y if zero is None else b.quantise(y, 1.3 * k ** 0.5, I8(3)))
+
+
+@pytest.mark.parametrize("kernel", ["blocks_dsp", "blocks", "blocks_fp"])
+def test_drawn_layers(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any pattern and shape, zero points and weights at both ends."""
+    monkeypatch.setattr(spend, "gain", lambda plan, old, new: 1e12 if new.kernel.name == kernel else -1)
+    monkeypatch.setattr(price, "is_listed", lambda plan, step: True)
+    taken = set[str]()
+
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        def some(low: int, high: int) -> int:
+            return data.draw(st.integers(low, high))
+        b = Builder(seed=some(0, 99))
+        shape = (some(24, 50), some(40, 90))
+        w = pruned(b, shape, data.draw(st.sampled_from(BLOCKS)), data.draw(st.sampled_from([0.0, 0.1, 0.3])), -some(127, 128))
+        zero = None if kernel == "blocks_fp" else data.draw(st.sampled_from([-128, -7, 127]))
+        size = data.draw(st.sampled_from([None, (2, 5), (3, 1)]))
+        layer(b, w, zero, some(1, 3), size, some(1, 2))
+        rules = ("unread-elements", "empty-channels")
+        compiled = compile(b, tmp_path, target=M4, no_fuse_rules=rules, requant=data.draw(st.sampled_from(["fixed", "float"])))
+        taken.update(kernels(compiled))
+        assert_c_is_reference(compiled)
+    run()
+    assert kernel in taken
+
+
+@pytest.mark.skipif(shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None,
+                    reason="arm-none-eabi-gcc or qemu-system-arm is not installed")
+def test_pruned_layers_are_smaller_and_faster(tmp_path: Path) -> None:
+    """75 % of 4x4 blocks are zero, against the dense twin; the worst case is what is executed."""
+    pytest.importorskip("capstone", reason="capstone is not installed")
+    took = []
+    for share in (0.25, 1.0):
+        b = Builder()
+        layer(b, pruned(b, (64, 256), (4, 4), share), -7)
+        layer(b, pruned(b, (64, 64), (4, 4), share), -7, size=(4, 5))
+        compiled = compile(b, tmp_path, target=M4)
+        assert kernels(compiled).count("blocks_dsp") == (2 if share < 1 else 0)
+        measured = bench(compiled.plan, compiled.plan, "pruned")
+        assert measured.mismatches == 0 and measured.instructions is not None
+        assert measured.instructions == pytest.approx(compiled.wcet().instructions, rel=1e-3)       # with the call around it
+        took.append((measured.instructions, compiled.plan.weight_bytes))
+        assert any(d.stage == "blocks" and d.taken and "without it" in d.reason for d in compiled.plan.decisions) == (share < 1)
+    (fast, small), (slow, large) = took
+    assert fast < 0.7 * slow and small < 0.45 * large
