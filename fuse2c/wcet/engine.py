@@ -19,6 +19,7 @@ from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
 from fuse2c.wcet.state import State, Summary
+from fuse2c.wcet.switches import goals
 from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Memory, Value, holds, pointer, window
 
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
@@ -110,6 +111,7 @@ class Engine(Machine):
 
     def _execute(self, state: State, step: Step) -> None:
         """A block up to its transfer of control."""
+        self._before = state.registers[:]
         self.facts.blocks += 1
         if self.facts.blocks > MOST_BLOCKS:
             raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
@@ -291,7 +293,15 @@ class Engine(Machine):
         if block.ends == "tail":
             self._tail(state, step, block.taken or 0)
             return [state]
+        if block.ends == "jump":
+            self._go(state, step, block.successors[0])
+            return [state]
         if block.ends == "call":
+            helper = state.frames[-1].code.function.helper(block)
+            found = goals(state.frames[-1].code.function, block, self._before, self.image) if helper else None
+            if found is not None:
+                self._know(block.last.address, found, block.successors)
+                self._switched.setdefault(block.start, set()).update(found)
             self._call(state, step, block.taken or 0)
             return [state]
         goal = state.registers[15]
@@ -318,17 +328,44 @@ class Engine(Machine):
     def _all_ways(self, state: State, step: Step) -> list[State]:
         """A switch on data; anything else through an unknown address is refused."""
         i, ways = step.block.last, step.block.successors
+        code = state.frames[-1].code
+        if code.function.name in TABLE_HELPERS:
+            return self._helped(state, step)
+        found = goals(code.function, step.block, self._before, self.image)
+        if found is not None:
+            self._know(i.address, found, ways)
+            return self._each(state, step, sorted(found))
         listed = step.block.from_table()
         if listed:
             function = state.frames[-1].code.function
             cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
-            if not cases <= set(ways):
-                self._extra.setdefault(i.address, set()).update(cases)
-                raise Again
+            self._know(i.address, cases, ways)
             ways = sorted(cases)
         if (i.name not in ("tbb", "tbh") and not listed) or not ways:
             raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
                           hint="no function pointers; is the return address overwritten?")
+        return self._each(state, step, ways)
+
+    def _know(self, address: int, goals: set[int], known: list[int]) -> None:
+        """Start anew if the graph lacks one of the ways of a transfer."""
+        if not goals <= set(known):
+            self._extra.setdefault(address, set()).update(goals)
+            raise Again
+
+    def _helped(self, state: State, step: Step) -> list[State]:
+        """One of libgcc's switches returns by a number that is not known: to all cases of its caller's."""
+        ways = self._switched.get(state.frames[-1].call)
+        if ways is None:
+            raise Refused(f"the switch by {self._name(state)} in {state.frames[-2].code.function.name} has cases that are "
+                          "not found")
+        out = []
+        for to in sorted(ways):
+            other = self._fork(state, step)
+            self._return(other, step, to)
+            out.append(other)
+        return out
+
+    def _each(self, state: State, step: Step, ways: list[int]) -> list[State]:
         out = []
         for to in ways:
             other = self._fork(state, step)

@@ -12,7 +12,7 @@ from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import SP
 from fuse2c.wcet.state import Frame, State, Summary
-from fuse2c.wcet.values import TOP, Flags, inside
+from fuse2c.wcet.values import TOP, Flags, Value, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
 LOOSE, LONGEST_LOOSE = 1 << 10, 1 << 17      # turns of a loop that data may end: where nothing else does, and at most
@@ -74,6 +74,8 @@ class Machine:
         self._heap: list[tuple[int, ...]] = []
         self._waiting: dict[tuple[int, ...], State] = {}
         self._summaries: dict[int, Summary] = {}
+        self._before: list[Value] = []          # registers before the block that runs
+        self._switched: dict[int, set[int]] = {}        # blocks that call one of libgcc's switches: where it may return to
         self._counted: set[int] = set()         # headers of loops with an end that a state decided
 
     def _follow(self, site: int) -> None:

@@ -110,7 +110,8 @@ def _at_end(function: Function, block: Block, live: dict[int, frozenset[int]], r
     after = frozenset().union(*(live.get(to, frozenset()) for to in block.successors))
     if block.ends in ("call", "invoke"):
         name = function.place(block.taken) if block.taken is not None else ""
-        return after - CLOBBERED | (frozenset() if computes(name) else ARGUMENTS) | {LR, SP}
+        kept = after | _decides(block.last) if block.conditional else after - CLOBBERED
+        return kept | (frozenset() if computes(name) else ARGUMENTS) | {LR, SP}
     if block.ends == "indirect":
         after |= {SP} if root else KEPT | {0, 1}
     if block.ends == "tail":
