@@ -140,7 +140,7 @@ class Function:
         if i.name == "bl":
             to = target(i)
             if self.inside(to) and not self._decoder.image.begins(to):
-                return Block(0, [], "jump", to, bool(i.cond), [to, *following])     # Armv6-M's far jump: the link register was saved
+                return Block(0, [], "jump", to, bool(i.cond), [to, *following])     # Armv6-M's far jump: LR was saved
             helper = TABLE_HELPERS.get(self.place(to))
             behind = sorted({*extra, *self._helper_table(i.end, *helper)}) if helper else [i.end]
             return Block(0, [], "call", to, bool(i.cond), behind)

@@ -129,7 +129,8 @@ class _Path:
     def _behind(self, i: Instruction, width: int, sign: bool) -> Term:
         """Behind a call of libgcc's: an entry of the table there, by the number in r0, in halfwords or, of words, bytes."""
         base = i.end if width < 4 else (i.end + 3) & ~3
-        entry = Unknown(table=(_add(Term(base), _times(self._now[0], width)), width, sign))
+        number = _times(self._now[0], width)
+        entry = Unknown(table=(Term(base + number.offset & M, number.factor, number.of), width, sign))
         return Term(base, 2 if width < 4 else 1, entry)
 
     def _operand(self, op: object) -> Term | None:
@@ -143,8 +144,8 @@ class _Path:
         if i.name in WIDTHS and i.name.startswith("ld"):
             return self._load(i)
         if i.name == "adr" or (i.name == "add" and len(i.ops) == 3 and i.ops[1] == Reg(PC)):
-            last = i.ops[-1]
-            return Term(((i.address + 4) & ~3) + last.value & M) if isinstance(last, Imm) else None
+            distance = i.ops[-1]
+            return Term(((i.address + 4) & ~3) + distance.value & M) if isinstance(distance, Imm) else None
         if i.name == "add" and i.ops[-1] == Reg(PC):
             return _add(self._operand(i.ops[0]), Term(i.address + 4))
         if i.name in ("uxtb", "uxth"):
