@@ -149,6 +149,13 @@ static inline int32_t f2c_add_float(int32_t a, int32_t b, float scale_a, float s
     return f2c_round_clamped(x + y, low, high);
 }
 
+/** The power for the sixteens of d < 256 by that for the rest of it, both in Q31; rounded, `shift` > 32 bits less. */
+static inline uint32_t f2c_exp_product(const uint32_t *factors, int32_t d, int32_t shift)
+{
+    const uint64_t product = (uint64_t)factors[(uint32_t)d >> 4] * factors[16u + ((uint32_t)d & 15u)];
+    return (uint32_t)((product + ((uint64_t)1 << (shift - 1))) >> shift);
+}
+
 /** numerator / sum, rounded down, for numerator < 2^54 and a quotient below 2^31: always 31 steps, no branch. */
 static inline uint32_t f2c_reciprocal(uint64_t numerator, uint32_t sum)
 {

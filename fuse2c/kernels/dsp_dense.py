@@ -11,10 +11,15 @@ from fuse2c.kernels.dsp import DENSE, Behind, Finish, Segments, Step, arranged, 
 from fuse2c.kernels.tiling import Store, Tile
 
 
+def block(outputs: int) -> int:
+    """Outputs of a block: eight; of a layer of few outputs so many that one loop computes all of them, where that is even."""
+    return DENSE if many(outputs) else next((n for n in range(DENSE, 0, -2) if outputs % n == 0), DENSE)
+
+
 def dense_tile(outputs: int, form: str, end: Finish) -> Tile:
-    """The accumulators of one pixel, whose elements are widened on the way, in blocks of eight outputs side by side."""
+    """The accumulators of one pixel, whose elements are widened on the way, in blocks of outputs side by side."""
     made = []
-    for plain in tiling.blocks(outputs, DENSE):
+    for plain in tiling.blocks(outputs, block(outputs)):
         before = plain.odd if form == "apart" else 0
         b = Behind(plain.first, plain.end, plain.size, before + (plain.size if end.multipliers is not None else 0))
         row = []
@@ -46,7 +51,7 @@ def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, end: Finish,
     steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if many(w.shape[0]) else 1
     stream = arranged(w, Segments(w.shape[1]))
     rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]
-    return {"w": pack(stream, bias, DENSE, form, end.multipliers)}, 0, {
+    return {"w": pack(stream, bias, block(outputs), form, end.multipliers)}, 0, {
         "tile": {"of_1": dense_tile(outputs, form, end)}, "form": form,
         "sides": (f"{widening(x)}(v)", f"{widening(x)}_ror8(v)"),
         "single": end.single, "trips": quads // steps, "steps": steps, "rest": rest, "own": {}}

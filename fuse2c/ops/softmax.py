@@ -1,7 +1,8 @@
 """Softmax and its relatives over one axis (opset 13) or over all axes from one on (before); float and 8-bit integer.
 
-Integer: exp(s * (x - max)) comes from a table of 256 entries in Q(K); the sum is divided out once a row by a
-division of constant length, so that the kernel takes one path for all inputs.
+Integer: exp(s * (x - max)) in Q(K) is a product of two of 32 factors, for the sixteens and for the rest of the
+difference; where there are many elements, all 256 products are a table. The sum is divided out once a row by a division
+of constant length, so that the kernel takes one path for all inputs.
 """
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ from fuse2c.ops.reduce import Attrs as Axes
 
 EXP_BITS = 23           # K at most: entries of the exponential table are at most 2**K
 SUM_BITS = 31           # the sum of a row stays below 2**31
+FACTOR_BITS = 31        # factors of the exponential are in Q31
+FEW = 64                # elements up to which 900 bytes of table are dearer than 15 instructions an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,22 @@ def exp_bits(n: int) -> int:
     return min(EXP_BITS, SUM_BITS - 1 - max(n - 1, 1).bit_length())
 
 
+def exp_factors(scale: float) -> np.ndarray:
+    """exp(-scale * d) in Q31, uint32: for d = 0, 16 .. 240, then for d = 0 .. 15."""
+    d = np.concatenate([16.0 * np.arange(16), np.arange(16.0)])
+    return np.rint(np.exp(-scale * d) * 2.0 ** FACTOR_BITS).astype(np.uint32)
+
+
+def exp_shift(n: int) -> int:
+    """By how many bits a product of two factors has more than Q(K)."""
+    return 2 * FACTOR_BITS - exp_bits(n)
+
+
 def exp_table(scale: float, n: int) -> np.ndarray:
-    """exp(-scale * d) in Q(K) for d = 0..255, uint32."""
-    return np.rint(np.exp(-scale * np.arange(256.0)) * 2.0 ** exp_bits(n)).astype(np.uint32)
+    """exp(-scale * d) in Q(K) for d = 0..255, uint32: products of factors, rounded."""
+    upper, lower = np.split(exp_factors(scale).astype(np.int64), 2)
+    products = np.outer(upper, lower).reshape(-1) + (1 << (exp_shift(n) - 1))
+    return (products >> exp_shift(n)).astype(np.uint32)
 
 
 def numerator(scale: float, n: int) -> tuple[int, int]:
@@ -117,9 +133,10 @@ def spec(c: Call) -> Spec:
         return Spec(names, by_rows=False)       # Hardmax
     value, shift = numerator(c.y_quant.scale[0], names["LENGTH"])
     names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": c.y_quant.zero[0], "LOW": y.dtype.range[0],
-              "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0]}
-    return Spec(names, {"exp": exp_table(c.quant(0).scale[0], names["LENGTH"])}, by_rows=False,
-                flags={"numerator": value})
+              "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0], "EXP_SHIFT": exp_shift(names["LENGTH"])}
+    scale, few = c.quant(0).scale[0], x.count <= FEW
+    return Spec(names, {"exp": exp_factors(scale) if few else exp_table(scale, names["LENGTH"])}, by_rows=False,
+                flags={"numerator": value, "factors": few})
 
 
 def nest_form(c: Call) -> Expansion | str:
