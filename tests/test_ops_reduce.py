@@ -10,6 +10,7 @@ from graphs import Builder, assert_c_is_reference, compile, outputs, run_c, run_
 from onnx.reference import ReferenceEvaluator
 
 from fuse2c.errors import Fuse2cError, ShapeError, UnsupportedOp
+from fuse2c.ops.softmax import FEW, exp_bits, exp_table
 
 FLOAT_BOUND = 3e-6
 
@@ -111,6 +112,23 @@ def test_softmax_family(op: str, opset: int, dtype: Any, tmp_path: Path) -> None
     if dtype == np.float32:
         for t, want in run_ort(b.model(), [{x: value}])[0].items():
             compare(got[t], want)
+
+
+@pytest.mark.parametrize(("scale", "n"), [(1e-4, 2), (0.02, 5), (0.11, 300), (3.0, 12)])
+def test_exponentials_are_products_of_two_factors(scale: float, n: int) -> None:
+    """Each within a unit of the exponential, the greatest exactly one."""
+    found, want = exp_table(scale, n).astype(np.float64), np.exp(-scale * np.arange(256.0)) * 2.0 ** exp_bits(n)
+    assert found[0] == want[0] and np.abs(found - want).max() < 1
+
+
+def test_a_softmax_of_few_elements_has_two_small_tables(tmp_path: Path) -> None:
+    """32 factors instead of 256 products, and the same result: `run` compares with the reference."""
+    for n, entries in ((FEW, 32), (FEW + 1, 256)):
+        b = Builder()
+        x = b.stored((1, n), 0.07, np.int8(-5))
+        b.output(b.quantise(b.op("Softmax", x, axis=1), 1 / 256, np.int8(-128)))
+        model = compile(b, tmp_path, name=f"few{n}")
+        assert [s.spec.tables["exp"].size for s in model.plan.steps if "exp" in s.spec.tables] == [entries]
 
 
 def test_variable_batch_norm_and_its_statistics(tmp_path: Path) -> None:
