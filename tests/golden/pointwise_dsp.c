@@ -20,6 +20,7 @@ static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t *s)
 {
     enum { IN_C = 16 };
     enum { QUADS = 4 };
+    F2C_UNROLL_BY(1)
     for (int32_t i = 0; i < QUADS; ++i) {
         const int32_t v0 = f2c_load4(&s[0]);
         const int32_t low0 = f2c_sxtb16(v0), high0 = f2c_sxtb16_ror8(v0);
