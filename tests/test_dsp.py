@@ -325,8 +325,7 @@ def test_means_without_an_fpu(target: str, tmp_path: Path) -> None:
     assert bench(compiled.plan, compiled.plan, "means").mismatches == 0
 
 
-@pytest.mark.parametrize(("target", "opt"), [("cortex-m3", "-O2"), ("cortex-m3", "-Os"), ("cortex-m0plus", "-O3"),
-                                             ("cortex-m4", "-O3")])
+@pytest.mark.parametrize(("target", "opt"), [("cortex-m3", "-O2"), ("cortex-m3", "-Os"), ("cortex-m4", "-O3")])
 def test_means_have_one_path(target: str, opt: str, tmp_path: Path) -> None:
     """Quantisation, means with ties, dequantisation, a lower limit of zero: with and without an FPU."""
     if shutil.which(toolchain.ARM_GCC) is None:
