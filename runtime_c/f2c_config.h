@@ -361,6 +361,14 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_IN_MEMORY(array) ((void)0)
 #endif
 
+/** F2C_UNTIED(p): the pointer p is what it is by no rule that the compiler knows. A loop then ends by its counter, of which an
+ *  analyser of the machine code sees how often it turns; gcc would compare with p's last value. */
+#if defined(__GNUC__)
+#define F2C_UNTIED(p) __asm__("" : "+r"(p))
+#else
+#define F2C_UNTIED(p) ((void)0)
+#endif
+
 /** F2C_VECTOR_CORE: the same for Helium. gcc would also keep r14 for a loop counter, which leaves too few even registers,
  *  and delay sums until they are needed, which takes more vectors than there are. */
 #if defined(__clang__)

@@ -126,7 +126,9 @@ static inline int32_t f2c_round_soft(float v, int32_t low, int32_t high)
 /** v limited to low..high and rounded half to even; NaN gives low. |low|, |high| < 2^22. */
 static inline int32_t f2c_round_clamped(float v, int32_t low, int32_t high)
 {
-    float least = (v > (float)low) ? v : (float)low;
+    float least = (float)low;
+    F2C_SETTLE(least);      /* in a register: gcc was seen to skip the load of a zero by a branch */
+    least = (v > least) ? v : least;
     F2C_SETTLE(least);
     least = (least < (float)high) ? least : (float)high;
     F2C_SETTLE(least);

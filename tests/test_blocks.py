@@ -72,16 +72,18 @@ def test_drawn_layers(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None,
                     reason="arm-none-eabi-gcc or qemu-system-arm is not installed")
-def test_pruned_layers_are_smaller_and_faster(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("target", "kernel", "zero"), [("cortex-m4", "blocks_dsp", -7), ("cortex-m4", "blocks_fp", None),
+                                                        ("cortex-m3", "blocks", -7)])
+def test_pruned_layers_are_smaller_and_faster(target: str, kernel: str, zero: int | None, tmp_path: Path) -> None:
     """75 % of 4x4 blocks are zero, against the dense twin; the worst case is what is executed."""
     pytest.importorskip("capstone", reason="capstone is not installed")
     took = []
     for share in (0.25, 1.0):
         b = Builder()
-        layer(b, pruned(b, (64, 256), (4, 4), share), -7)
-        layer(b, pruned(b, (64, 64), (4, 4), share), -7, size=(4, 5))
-        compiled = compile(b, tmp_path, target=M4)
-        assert kernels(compiled).count("blocks_dsp") == (2 if share < 1 else 0)
+        layer(b, pruned(b, (64, 256), (4, 4), share), zero)
+        layer(b, pruned(b, (64, 64), (4, 4), share), zero, size=(4, 5))
+        compiled = compile(b, tmp_path, target=target)
+        assert kernels(compiled).count(kernel) == (2 if share < 1 else 0)
         measured = bench(compiled.plan, compiled.plan, "pruned")
         assert measured.mismatches == 0 and measured.instructions is not None
         assert measured.instructions == pytest.approx(compiled.wcet().instructions, rel=1e-3)       # with the call around it
@@ -89,3 +91,12 @@ def test_pruned_layers_are_smaller_and_faster(tmp_path: Path) -> None:
         assert any(d.stage == "blocks" and d.taken and "without it" in d.reason for d in compiled.plan.decisions) == (share < 1)
     (fast, small), (slow, large) = took
     assert fast < 0.7 * slow and small < 0.45 * large
+
+
+@pytest.mark.parametrize("target", ["cortex-m55", "host"])
+def test_no_price_no_kernel(target: str, tmp_path: Path) -> None:
+    """Where a target lists no price there is nothing to judge by."""
+    b = Builder()
+    layer(b, pruned(b, (64, 256), (4, 4), 0.25), -7)
+    compiled = compile(b, tmp_path, target=target)
+    assert not any(k.startswith("blocks") for k in kernels(compiled))

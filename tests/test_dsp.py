@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuse2c import toolchain
-from fuse2c.bench import bench
+from fuse2c.bench import bench, worst_case
 from fuse2c.check import sanitized
 from fuse2c.codegen import project
 from fuse2c.kernels import dsp
@@ -323,6 +323,19 @@ def test_means_without_an_fpu(target: str, tmp_path: Path) -> None:
     if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
     assert bench(compiled.plan, compiled.plan, "means").mismatches == 0
+
+
+@pytest.mark.parametrize(("target", "opt"), [("cortex-m3", "-O2"), ("cortex-m3", "-Os"), ("cortex-m4", "-O3")])
+def test_means_have_one_path(target: str, opt: str, tmp_path: Path) -> None:
+    """Quantisation, means with ties, dequantisation, a lower limit of zero: with and without an FPU."""
+    if shutil.which(toolchain.ARM_GCC) is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    b = Builder()
+    for attrs in ({"kernel_shape": [2, 3], "pads": [1, 0, 0, 2]}, {"kernel_shape": [5, 6]}):
+        x = b.requantise(b.input((1, 3, 5, 6)), 0.05, I8(-128))
+        b.output(b.requantise(b.op("AveragePool", x, **attrs), 0.05, I8(-128)))
+    plan = m4(b, tmp_path, target=target).plan
+    assert (worst_case(plan, opt=opt).branches, len(plan.outputs)) == ((), 2)
 
 
 def all_kinds() -> Builder:

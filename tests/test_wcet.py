@@ -197,6 +197,44 @@ def test_vector_instructions(tmp_path: Path) -> None:
     assert result.instructions == 11 + 2 * 9 + 1 and result.single_path
 
 
+CASES = "cmp r0, #3\nbhi 8f\n{jump}\n8: bx lr\n4: nop\n5: nop\n6: nop\n7: bx lr\n"
+SWITCHES = {        # the number of instructions from the comparison on, for the longest case
+    "addresses by an index": ("cortex-m3", "adr r1, 9f\nldr r2, [r1, r0, lsl #2]\nmov pc, r2\n.balign 4\n"
+                              "9: .word 4f+1, 5f+1, 6f+1, 7f+1", 9),
+    "addresses by a sum": ("cortex-m0plus", "ldr r1, =9f\nlsls r2, r0, #2\nadds r1, r1, r2\nldr r1, [r1]\nmov pc, r1\n"
+                           ".balign 4\n9: .word 4f+1, 5f+1, 6f+1, 7f+1", 11),
+    "distances": ("cortex-m0plus", ".balign 4\nadd r0, pc\nldrb r0, [r0, #4]\nlsls r0, r0, #1\nadd pc, r0\n"
+                  ".byte (4f-9f)/2+1, (5f-9f)/2+1, (6f-9f)/2+1, (7f-9f)/2+1\n9:", 10),
+}
+
+
+@needs_gcc
+@pytest.mark.parametrize(("core", "jump", "count"), SWITCHES.values(), ids=SWITCHES)
+def test_switches_on_data(tmp_path: Path, core: str, jump: str, count: int) -> None:
+    elf = assembled(tmp_path, "f: " + CASES.format(jump=jump) + ".ltorg", core)
+    result = wcet.analyse(elf, "f")
+    assert result.instructions == count and result.ipet == count and not result.single_path
+    if ", lsl #2]" in jump:
+        return                          # a table of addresses ends where its words are no addresses of the function's code
+    with pytest.raises(Refused, match="address that is not known"):     # the table may have more entries
+        wcet.analyse(assembled(tmp_path, "f: " + CASES.format(jump=jump).partition("\nbhi 8f\n")[2] + ".ltorg", core), "f")
+
+
+@needs_gcc
+def test_a_call_under_a_condition(tmp_path: Path) -> None:
+    text = "f: push {r4, lr}\nmovs r4, #5\ncmp r0, r1\nit eq\nbleq g\n1: subs r4, #1\nbne 1b\npop {r4, pc}\n.size f, .-f\n" \
+           ".type g, %function\ng: movs r4, #3\nbx lr\n.size g, .-g\nh:"
+    assert wcet.analyse(assembled(tmp_path, text, "cortex-m3"), "f").instructions == 5 + 2 * 5 + 1
+
+
+@needs_gcc
+def test_numbers_of_several_ways_are_kept_apart(tmp_path: Path) -> None:
+    """Either way leaves another number of turns; neither is lost where they meet."""
+    text = "f: movs r1, #3\ncmp r0, #0\nbeq 1f\nmovs r1, #7\n1: nop\n2: subs r1, #1\nbne 2b\nbx lr"
+    result = wcet.analyse(assembled(tmp_path, text), "f")
+    assert result.instructions == 4 + 1 + 2 * 7 + 1 and result.ipet >= result.instructions
+
+
 @needs_gcc
 def test_the_longer_way_of_a_fork_counts(tmp_path: Path) -> None:
     text = "f: ldrb r1, [r0]\ncmp r1, #3\nbeq 1f\nnop\nnop\nb 2f\n1: nop\n2: ldrb r1, [r0, #1]\ncbz r1, 3f\nnop\n3: bx lr"

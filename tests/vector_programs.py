@@ -72,6 +72,8 @@ VALUES: list[tuple[str, int | None]] = [
       for text, _ in MOVES if text.startswith("vld")),
     (f"{POINTER}; vldrw.u32 q0, [r2]; {THROUGH_ANY}", 9),
     (f"{POINTER}; str r2, [sp]; vldrw.u32 q0, [r4]; {THROUGH_ANY}", 9),
+    *((f"{POINTER}; str r2, [sp]; {load} q0, [{base}, q1]; {THROUGH_ANY}", value)
+      for load in ("vldrw.u32", "vldrd.u64") for base, value in (("r2", None), ("r4", 9))),
     # A store changes the frame where it may point there, by its base or by an address in a lane.
     *((f"{POINTER}; {text.replace('r0', 'r2')}; {LOADED}", None) for text, _ in MOVES if text.startswith("vst")),
     *((f"{POINTER}; {text} q1, [r2, q0]; {LOADED}", None) for text in ("vstrb.8", "vstrh.16", "vstrw.32", "vstrd.64")),

@@ -145,8 +145,8 @@ def effort(names: dict[str, int], found: tuple[Tap, ...], adjacent: bool) -> dic
 def load(channels: int, stride: int) -> str:
     """C text of the lanes of a column: channels c and on, `stride` apart in memory."""
     if stride != 1:
-        return "f2c_bytes_gather(&x_row[ix * X_SW], X_SC, OUT_C - c)"
-    return "f2c_bytes_first(&x_row[ix * X_SW], OUT_C - c)" if channels % LANES else "f2c_bytes_at(&x_row[ix * X_SW])"
+        return "f2c_bytes_gather(x_row, X_SC, OUT_C - c)"
+    return "f2c_bytes_first(x_row, OUT_C - c)" if channels % LANES else "f2c_bytes_at(x_row)"
 
 
 def put(channels: int, together: int, names: dict[str, int]) -> Put:

@@ -7,7 +7,7 @@ from fuse2c import price
 from fuse2c.passes import spend
 from fuse2c.plan import Decision, Plan, Step
 
-SURE = 0.05         # of the plain kernel's instructions: prices are that exact
+SURE = 0.1         # of the plain kernel's instructions: prices are that exact
 
 
 def run(plan: Plan) -> Plan:

@@ -8,6 +8,7 @@ import networkx as nx
 
 from fuse2c.errors import Refused
 from fuse2c.wcet.decode import COUNTED, LOST, Decoder, Instruction, jumps, target
+from fuse2c.wcet.image import THUMB
 from fuse2c.wcet.operands import PC, Mem
 
 EXIT = -1
@@ -24,8 +25,8 @@ class Block:
     fall, jump (to the only successor); branch (to `taken` or behind the block, by its last instruction); call (of
     `taken`, then on to the successor); invoke (a call through a register); tail (a jump to the function `taken`);
     indirect (a return, a computed jump or a tail call, by the target computed); lost (what follows cannot be analysed,
-    but compilers leave such ends where they know that no run comes). `conditional`: a tail or an indirect
-    transfer that may also not happen.
+    but compilers leave such ends where they know that no run comes). `conditional`: a transfer other than a branch that
+    may also not happen.
     """
 
     start: int
@@ -139,12 +140,12 @@ class Function:
         if i.name == "bl":
             to = target(i)
             if self.inside(to) and not self._decoder.image.begins(to):
-                return Block(0, [], "jump", to, False, [to])        # Armv6-M's far jump: the link register was saved
-            helper = TABLE_HELPERS.get(self._decoder.image.place(to))
-            behind = self._helper_table(i.end, *helper) if helper else [i.end]
-            return Block(0, [], "call", to, False, behind)
+                return Block(0, [], "jump", to, bool(i.cond), [to, *following])     # Armv6-M's far jump: LR was saved
+            helper = TABLE_HELPERS.get(self.place(to))
+            behind = sorted({*extra, *self._helper_table(i.end, *helper)}) if helper else [i.end]
+            return Block(0, [], "call", to, bool(i.cond), behind)
         if i.name == "blx":
-            return Block(0, [], "invoke", None, False, [i.end])
+            return Block(0, [], "invoke", None, bool(i.cond), [i.end])
         if i.name in ("tbb", "tbh"):
             extra = sorted({*extra, *self._table(i)})
         if jumps(i):
@@ -166,7 +167,11 @@ class Function:
             at += width
         return found
 
-    def _helper_table(self, base: int, width: int, sign: bool) -> list[int]:
+    def helper(self, block: Block) -> tuple[int, bool] | None:
+        """Width and sign of the entries behind a call of one of libgcc's switches; None for other blocks."""
+        return TABLE_HELPERS.get(self.place(block.taken)) if block.ends == "call" and block.taken is not None else None
+
+    def _helper_table(self, base: int, width: int, sign: bool) -> set[int]:
         image, found = self._decoder.image, set()
         at = base if width < 4 else base + 3 & ~3
         first = at
@@ -178,9 +183,10 @@ class Function:
             to = first + entry if width == 4 else base + 2 * entry
             if not self.inside(to):
                 break
-            found.add(to)
+            if image.is_code(to & ~THUMB):          # what fills up the table is none of its entries
+                found.add(to & ~THUMB)
             at += width
-        return sorted(found)
+        return found
 
     def table(self, goal: int) -> set[int]:
         """A computed target, and those beside it in a table of addresses: the other cases of a switch."""

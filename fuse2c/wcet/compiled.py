@@ -49,13 +49,13 @@ class Step:
 
 class Code:
     """One function: its graph and its compiled blocks. `compiled`: what other codes have compiled, by source;
-    `arguments`: the registers that may come with pointers into the stack."""
+    `arguments`: the registers that may come with pointers into the stack; `live`: what matters before each block."""
 
     def __init__(self, function: Function, demanded: Collection[int], arguments: frozenset[int], root: bool, costs: Costs,
                  deepest: Callable[[int], None], compiled: dict[str, Run]) -> None:
         self.function, self.arguments = function, arguments
         self._compiled = compiled
-        parts, stay = parts_of(function, demanded, arguments, root)
+        parts, stay, self.live = parts_of(function, demanded, arguments, root)
         self._names = {name: getattr(values, name) for name in (
             "M", "signed", "extend", "half", "shift", "shifted_out", "divide", "divide_signed", "reverse_bits", "saturate",
             "nzcv", "holds", "add_carry", "logged")} | {"deepest": deepest}

@@ -6,7 +6,6 @@ it, and become one state with the larger cost. Without any fork the count is tha
 """
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from fuse2c.errors import Refused
@@ -19,8 +18,12 @@ from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
 from fuse2c.wcet.state import State, Summary
+from fuse2c.wcet.switches import goals
 from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Memory, Value, holds, pointer, window
 
+APART, MOST_APART = 32, 20_000
+"""Where merging loses what a bound needs: how many states are kept apart at a place, and the most basic blocks then."""
+LOST_BY_MERGING = ("no bound for the loop", "count that is not known", "address that is not known", "pointer that is not known")
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
 
 
@@ -43,6 +46,7 @@ class Engine(Machine):
         `arena`: the argument that points to 8-byte aligned memory; `given`: words of the object that the first one points to.
         """
         self._root = entry
+        refused: Refused | None = None
         while True:
             self.facts, self.stack_low = Facts(), TOP
             self._heap, self._waiting, self._kept, self._summaries = [], {}, {}, {}
@@ -50,6 +54,10 @@ class Engine(Machine):
                 return self._explore(self._initial(entry, arena, given))
             except Again:
                 self.codes = {}
+            except Refused as error:
+                if refused is not None or not any(reason in error.args[0] for reason in LOST_BY_MERGING):
+                    raise refused or error from None
+                refused, self._apart, self.codes = error, APART, {}
 
     def _initial(self, entry: int, arena: int | None, given: Sequence[Value]) -> State:
         memory = Memory(self.image, FIRST if self.pointers else STACK)
@@ -73,28 +81,18 @@ class Engine(Machine):
         done: State | None = None
         while state is not None:
             for one in self._run(state):
-                if not one.frames:
-                    if done is None:
-                        done = one
-                    else:
-                        done.merge(one)
-                    continue
-                key = self._key(one)
-                waiting = self._waiting.get(key)
-                if waiting is not None:
-                    waiting.merge(one)
+                if one.frames:
+                    if self._possible(one):
+                        self._wait(one)
+                elif done is None:
+                    done = one
                 else:
-                    self._waiting[key] = one
-                    heapq.heappush(self._heap, key)
-            state = self._waiting.pop(heapq.heappop(self._heap)) if self._heap else None
+                    done.merge(one)
+            state = self._next()
         if done is None:
             raise Refused(f"{self.image.place(self._root)} never returns")
         self.facts.totals = done.totals
         return done
-
-    def _key(self, state: State) -> tuple[int, ...]:
-        frame = state.frames[-1]
-        return frame.prefix + self._position(frame.code.function, state.pc, state)
 
     def _run(self, state: State) -> list[State]:
         """Run a state on, alone until it forks, among others for one block."""
@@ -110,9 +108,11 @@ class Engine(Machine):
 
     def _execute(self, state: State, step: Step) -> None:
         """A block up to its transfer of control."""
+        self._before = state.registers[:]
         self.facts.blocks += 1
-        if self.facts.blocks > MOST_BLOCKS:
-            raise Refused(f"no end after {MOST_BLOCKS} basic blocks, at {self.image.place(state.pc)}")
+        most = MOST_BLOCKS if self._apart == 1 else MOST_APART
+        if self.facts.blocks > most:
+            raise Refused(f"no end after {most} basic blocks, at {self.image.place(state.pc)}")
         if step.block.ends == LOST:
             raise Refused(step.block.last.text)
         try:
@@ -154,21 +154,21 @@ class Engine(Machine):
         taken = self._decide(state, step)
         if taken is None:
             join = state.frames[-1].code.join(block.start)
-            if join is not None:
+            if join is not None and self._apart == 1:
                 self._go(state, self._both(state, step, join), join)
                 return [state]
             other = self._fork(state, step)
             other.cycles += step.taken_cycles
             self._go(other, step, block.successors[0])
             self._go(state, step, block.successors[1])
-            return [one for one in (state, other) if self._possible(one)]
+            return [state, other]
         self._counted.update(step.leaves)
         state.cycles += step.taken_cycles if taken else 0
         self._go(state, step, block.successors[0 if taken else 1])
         return [state]
 
     def _possible(self, state: State) -> bool:
-        """Whether a loop that data ends has not turned more often than its function's name promises."""
+        """Whether a loop has not turned more often than its function's name promises."""
         turns = state.turns.get(state.pc, 0)
         limit = self._limit(state.pc) if turns > FEW and state.pc in state.frames[-1].code.function.loops else None
         return limit is None or turns <= limit
@@ -291,7 +291,15 @@ class Engine(Machine):
         if block.ends == "tail":
             self._tail(state, step, block.taken or 0)
             return [state]
+        if block.ends == "jump":
+            self._go(state, step, block.successors[0])
+            return [state]
         if block.ends == "call":
+            helper = state.frames[-1].code.function.helper(block)
+            found = goals(state.frames[-1].code.function, block, self._before, self.image) if helper else None
+            if found is not None:
+                self._know(block.last.address, found, block.successors)
+                self._switched.setdefault(block.start, set()).update(found)
             self._call(state, step, block.taken or 0)
             return [state]
         goal = state.registers[15]
@@ -318,17 +326,44 @@ class Engine(Machine):
     def _all_ways(self, state: State, step: Step) -> list[State]:
         """A switch on data; anything else through an unknown address is refused."""
         i, ways = step.block.last, step.block.successors
+        code = state.frames[-1].code
+        if code.function.name in TABLE_HELPERS:
+            return self._helped(state, step)
+        found = goals(code.function, step.block, self._before, self.image)
+        if found is not None:
+            self._know(i.address, found, ways)
+            return self._each(state, step, sorted(found))
         listed = step.block.from_table()
         if listed:
             function = state.frames[-1].code.function
             cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
-            if not cases <= set(ways):
-                self._extra.setdefault(i.address, set()).update(cases)
-                raise Again
+            self._know(i.address, cases, ways)
             ways = sorted(cases)
         if (i.name not in ("tbb", "tbh") and not listed) or not ways:
             raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
                           hint="no function pointers; is the return address overwritten?")
+        return self._each(state, step, ways)
+
+    def _know(self, address: int, goals: set[int], known: list[int]) -> None:
+        """Start anew if the graph lacks one of the ways of a transfer."""
+        if not goals <= set(known):
+            self._extra.setdefault(address, set()).update(goals)
+            raise Again
+
+    def _helped(self, state: State, step: Step) -> list[State]:
+        """One of libgcc's switches returns by a number that is not known: to all cases of its caller's."""
+        ways = self._switched.get(state.frames[-1].call)
+        if ways is None:
+            raise Refused(f"the switch by {self._name(state)} in {state.frames[-2].code.function.name} has cases that are "
+                          "not found")
+        out = []
+        for to in sorted(ways):
+            other = self._fork(state, step)
+            self._return(other, step, to)
+            out.append(other)
+        return out
+
+    def _each(self, state: State, step: Step, ways: list[int]) -> list[State]:
         out = []
         for to in ways:
             other = self._fork(state, step)

@@ -141,8 +141,9 @@ def _symbols(elf: ELFFile) -> tuple[list[tuple[int, int, str]], list[tuple[int, 
     if table is None:
         raise Refused("the program has no symbol table", hint="link without -s, and do not strip it")
     functions, marks = [], []
+    code = {n for n, section in enumerate(elf.iter_sections()) if section["sh_flags"] & SHF_EXECINSTR}
     for symbol in table.iter_symbols():
-        if symbol["st_shndx"] == "SHN_UNDEF":
+        if symbol["st_shndx"] not in code:      # debug sections have marks, too, of addresses of their own
             continue
         address = symbol["st_value"]
         if symbol["st_info"]["type"] == "STT_FUNC":

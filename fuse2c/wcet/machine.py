@@ -1,6 +1,7 @@
 """What calls, returns and loops do to an abstract state, and what is noted of them."""
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from fuse2c.wcet.decode import Decoder
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import SP
 from fuse2c.wcet.state import Frame, State, Summary
-from fuse2c.wcet.values import TOP, Flags, inside
+from fuse2c.wcet.values import TOP, Flags, Value, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
 LOOSE, LONGEST_LOOSE = 1 << 10, 1 << 17      # turns of a loop that data may end: where nothing else does, and at most
@@ -72,8 +73,11 @@ class Machine:
         self._demanded: set[int] = set()
         self._extra: dict[int, set[int]] = {}
         self._heap: list[tuple[int, ...]] = []
-        self._waiting: dict[tuple[int, ...], State] = {}
+        self._waiting: dict[tuple[int, ...], list[State]] = {}
+        self._apart = 1                 # so many states are kept apart at a place before they become one
         self._summaries: dict[int, Summary] = {}
+        self._before: list[Value] = []          # registers before the block that runs
+        self._switched: dict[int, set[int]] = {}        # blocks that call one of libgcc's switches: where it may return to
         self._counted: set[int] = set()         # headers of loops with an end that a state decided
 
     def _follow(self, site: int) -> None:
@@ -108,6 +112,34 @@ class Machine:
         for header in function.nest[at]:
             key += (function.order[header], state.turns[header])
         return (*key, function.order[at])
+
+    def _wait(self, state: State) -> None:
+        """A state waits for its turn; it becomes one with another that is at the same place, of several the nearest."""
+        frame = state.frames[-1]
+        key = frame.prefix + self._position(frame.code.function, state.pc, state)
+        if self._apart > 1:
+            state.forget(frame.code.live[state.pc])
+        waiting = self._waiting.setdefault(key, [])
+        if not waiting:
+            heapq.heappush(self._heap, key)
+        other = waiting[0] if waiting else None
+        if other is not None and self._apart > 1:
+            far, other = min(((one.distance(state), one) for one in waiting), key=lambda found: found[0])
+            other = other if far == 0 or len(waiting) == self._apart else None
+        if other is None:
+            waiting.append(state)
+        else:
+            other.merge(state)
+
+    def _next(self) -> State | None:
+        """The state that is furthest behind."""
+        if not self._heap:
+            return None
+        waiting = self._waiting[self._heap[0]]
+        state = waiting.pop()
+        if not waiting:
+            del self._waiting[heapq.heappop(self._heap)]
+        return state
 
     def _note(self, start: int, to: int) -> None:
         self.facts.edges.setdefault(start, set()).add(to)
@@ -152,6 +184,8 @@ class Machine:
     def _progress(self, state: State, header: int, turns: int) -> None:
         """Refuse a loop in which nothing that is known changes: it could turn for ever. The state is kept at powers of
         two and compared a turn later, and at every turn of long loops (Brent)."""
+        if self._apart > 1:             # states of several ways take turns
+            return
         kept = self._kept.get(header)
         if kept is not None and (turns > LONG or turns & (turns - 1) == 1) and kept[0] == state.registers[:15] \
                 and kept[1] == state.flags and kept[2] == (state.memory.words, state.memory.bytes):

@@ -113,7 +113,7 @@ def _after(function: Function, block: Block, i: Instruction, here: Here, parts: 
     """What may point into the stack behind an instruction."""
     now = here.pointers
     if i.name in ("bl", "blx"):
-        return _called(function, block, now)
+        return _called(function, block, now) | (now if i.cond else frozenset())
     gone: set[Place] = set()
     come: set[Place] = set()
     listed = slots(i, here.depth)

@@ -35,7 +35,7 @@ def _short(function: Function, start: int, join: int) -> bool:
             continue
         seen.add(at)
         block = function.blocks[at]
-        if block.ends not in PLAIN or at in function.loops or function.nest[at] != nest:
+        if block.ends not in PLAIN or block.conditional or at in function.loops or function.nest[at] != nest:
             return False
         work += block.successors
     return True

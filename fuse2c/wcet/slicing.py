@@ -28,8 +28,8 @@ def computes(name: str) -> bool:
 
 
 def parts_of(function: Function, demanded: Collection[int], arguments: frozenset[int],
-             root: bool) -> tuple[dict[int, list[Part]], set[tuple[int, int]]]:
-    """The parts of every instruction, and those that stay.
+             root: bool) -> tuple[dict[int, list[Part]], set[tuple[int, int]], dict[int, frozenset[int]]]:
+    """The parts of every instruction, those that stay, and the registers that matter before each block.
 
     Followed are the values of `demanded` stores, of words that may be pointers into the stack, and of slots of the frame
     that a part which stays loads. `arguments`: registers that come with pointers into the stack; `root`: the caller's
@@ -52,16 +52,16 @@ def parts_of(function: Function, demanded: Collection[int], arguments: frozenset
         for i in instructions:
             if i.name.startswith("str"):
                 parts[i.address] = translate(i, True)
-        return parts, relevant(function, parts, root)
+        return parts, *relevant(function, parts, root)
     stores = {i.address: i.name.startswith("st") for i in instructions}
     frame = {i.address: slots(i, here[i.address].depth) for i in instructions}
     while True:
-        stay = relevant(function, parts, root)
+        stay, live = relevant(function, parts, root)
         loaded = {slot for address, _ in stay for slot in frame[address] if not stores[address]}
         more = [i for i in instructions if stores[i.address] and i.address not in followed
                 and (loaded.intersection(frame[i.address]) or (ANYWHERE in loaded and frame[i.address]))]
         if not more:
-            return parts, stay
+            return parts, stay, live
         for i in more:
             followed.add(i.address)
             parts[i.address] = translate(i, True)
@@ -89,8 +89,10 @@ def _arrays(instructions: list[Instruction], here: Mapping[int, Here]) -> set[in
             if (touched := slots(i, here[i.address].depth)) and not loaded.intersection(touched)}
 
 
-def relevant(function: Function, parts: dict[int, list[Part]], root: bool) -> set[tuple[int, int]]:
-    """The parts that stay, as (instruction, index), by liveness backwards from every branch, address and call."""
+def relevant(function: Function, parts: dict[int, list[Part]], root: bool
+             ) -> tuple[set[tuple[int, int]], dict[int, frozenset[int]]]:
+    """The parts that stay, as (instruction, index), by liveness backwards from every branch, address and call; and what is
+    live before each block."""
     live: dict[int, frozenset[int]] = {b: frozenset() for b in function.blocks}
     stay: set[tuple[int, int]] = set()
     work = sorted(function.blocks, key=lambda b: -function.order[b])
@@ -102,7 +104,7 @@ def relevant(function: Function, parts: dict[int, list[Part]], root: bool) -> se
             now = _block(block, _at_end(function, block, live, root), parts, stay)
             if now != live[start]:
                 live[start], changed = now, True
-    return stay
+    return stay, live
 
 
 def _at_end(function: Function, block: Block, live: dict[int, frozenset[int]], root: bool) -> frozenset[int]:
@@ -110,7 +112,8 @@ def _at_end(function: Function, block: Block, live: dict[int, frozenset[int]], r
     after = frozenset().union(*(live.get(to, frozenset()) for to in block.successors))
     if block.ends in ("call", "invoke"):
         name = function.place(block.taken) if block.taken is not None else ""
-        return after - CLOBBERED | (frozenset() if computes(name) else ARGUMENTS) | {LR, SP}
+        kept = after | _decides(block.last) if block.conditional else after - CLOBBERED
+        return kept | (frozenset() if computes(name) else ARGUMENTS) | {LR, SP}
     if block.ends == "indirect":
         after |= {SP} if root else KEPT | {0, 1}
     if block.ends == "tail":

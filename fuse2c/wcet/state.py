@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from fuse2c.errors import InternalError
 from fuse2c.wcet.compiled import Code
-from fuse2c.wcet.values import Flags, Memory, Value
+from fuse2c.wcet.parts import FLAGS
+from fuse2c.wcet.values import Flags, Memory, Value, inside
 
 
 class Summary(NamedTuple):
@@ -59,6 +60,21 @@ class State:
         """A state for another way to the same block, on which no loop is entered or turned and no call made."""
         return State(self.registers[:], self.flags, self.memory.copy(), self.frames, self.pc, self.turns, self.totals,
                      self.loose, self.instructions, self.cycles)
+
+    def forget(self, live: frozenset[int]) -> None:
+        """Registers that nothing reads do not keep states apart."""
+        for r in set(range(15)) - live:
+            value = self.registers[r]
+            if value is not None and not inside(value):
+                self.registers[r] = None
+        if FLAGS not in live:
+            self.flags = None
+
+    def distance(self, other: State) -> int:
+        """In how many registers and words of the stack two states differ."""
+        registers = sum(a != b for a, b in zip(self.registers, other.registers, strict=True))
+        words = 0 if self.memory.same(other.memory) else 1 + len(self.memory.words.items() ^ other.memory.words.items())
+        return registers + words + (self.flags != other.flags)
 
     def merge(self, other: State) -> None:
         """Become what holds in both, with the larger costs."""

@@ -303,6 +303,12 @@ class Memory:
             for at in range(address & ~3, address + width, 4):
                 self.lost(self.words.get(at))
 
+    def gathered(self, base: Value) -> None:
+        """Words from anywhere around a base go into vectors."""
+        if base is not None and inside(base):
+            for value in self.words.values():
+                self.lost(value)
+
     def loose(self, a: Value, b: Value) -> Value:
         """The unknown result of known or unknown operands."""
         self.lost(a)

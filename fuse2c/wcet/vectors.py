@@ -18,7 +18,7 @@ def translate(i: Instruction) -> list[Part]:
     memory = next((op for op in ops if isinstance(op, Mem)), None)
     if name in LOADS | STORES:
         if memory is None:                                  # gather, scatter: an address for each lane
-            return [_scatter(ops[-1])] if name in STORES else []
+            return [_scatter(ops[-1])] if name in STORES else _gather(ops[-1])
         size = ops[0].bytes if isinstance(ops[0], Vector) else 64
         # `[r0]!`: the base moves behind all that several instructions of a kind load or store together.
         change = update(replace(memory, offset=size) if memory.update and name[:4] in INTERLEAVED else memory)
@@ -39,6 +39,12 @@ def _scatter(where: Operand) -> Part:
     if isinstance(base, Reg):
         return part(f"m.store(m.loose(R[{base.n}], None), 4, None, 0)", [base.n], stays=True)
     return part("m.store(None, 4, None, 0)", stays=True)
+
+
+def _gather(where: Operand) -> list[Part]:
+    """A load by an address for each lane: pointers that lie in the frames are out of sight if the base points there."""
+    base = parse(word(where).strip("[]!").partition(",")[0])[0]
+    return [part(f"m.gathered(R[{base.n}])", [base.n], stays=True)] if isinstance(base, Reg) else []
 
 
 def tail_loop(size: int, register: int) -> Part:
