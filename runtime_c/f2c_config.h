@@ -94,7 +94,7 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 /** F2C_KNOWN(v): v is a constant that the compiler knows here. F2C_SOFT(when, soft, hard): the expression `soft` on an Arm
  *  core without FPU, provided that `when`; else `hard`, which would call the compiler's routines there. */
 #if defined(__GNUC__)
-#define F2C_KNOWN(v) __builtin_constant_p(v)
+#define F2C_KNOWN(v) __builtin_constant_p((double)(v))    /* a cast, as -Wdouble-promotion sees a variadic call */
 #else
 #define F2C_KNOWN(v) 0
 #endif
