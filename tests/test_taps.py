@@ -111,7 +111,8 @@ def test_channels_that_nothing_reads(shape: tuple[int, ...], columns: Any, kerne
     nodes = [p for n in compiled.plan.graph.nodes for p in n.parts]
     assert op in [n.op for n in nodes]
     assert compiled.plan.graph.type(nodes[-1].inputs[1]).count == w[at].size or not columns
-    assert compiled.plan.macs < compile(b, tmp_path, target=target, no_fuse_rules=RULES).plan.macs
+    # As many where a kernel of blocks leaves the rest out without it.
+    assert compiled.plan.macs <= compile(b, tmp_path, target=target, no_fuse_rules=RULES).plan.macs
 
 
 def test_what_takes_longer_to_move_stays(tmp_path: Path) -> None:
