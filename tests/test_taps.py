@@ -11,9 +11,17 @@ from graphs import Builder, assert_c_is_reference, compile, outputs, samples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuse2c.passes import select
+from fuse2c.plan import Plan
+
 I8 = np.int8
 TARGETS = ("cortex-m4", "cortex-m3", "cortex-m0plus", "host")
 RULES = ("empty-taps", "unread-elements")
+
+
+def macs(plan: Plan) -> int:
+    """Multiply-accumulates of the graph, whatever zeros its kernels leave out."""
+    return sum(select.total_work(plan.graph, s.node, None).macs for s in plan.steps)
 
 
 def weights(b: Builder, value: np.ndarray, zero: int | None) -> str:
@@ -111,8 +119,7 @@ def test_channels_that_nothing_reads(shape: tuple[int, ...], columns: Any, kerne
     nodes = [p for n in compiled.plan.graph.nodes for p in n.parts]
     assert op in [n.op for n in nodes]
     assert compiled.plan.graph.type(nodes[-1].inputs[1]).count == w[at].size or not columns
-    # As many where a kernel of blocks leaves the rest out without it.
-    assert compiled.plan.macs <= compile(b, tmp_path, target=target, no_fuse_rules=RULES).plan.macs
+    assert macs(compiled.plan) < macs(compile(b, tmp_path, target=target, no_fuse_rules=RULES).plan)
 
 
 def test_what_takes_longer_to_move_stays(tmp_path: Path) -> None:
