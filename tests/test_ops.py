@@ -56,9 +56,9 @@ def reached(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
     return found, parts
 
 
-# Kernels of other files' tests: windows in three dimensions, and what else came with its own.
-ELSEWHERE = {"conv_volume", "pool_volume"}
-# Kernels for some cores only: test_dsp.py, test_mve.py, test_fp.py, test_vector.py.
+# Kernels of other files' tests: windows in three dimensions, pruned weights (offered only, test_blocks.py).
+ELSEWHERE = {"conv_volume", "pool_volume", "blocks"}
+# Kernels for some cores only: test_dsp.py, test_mve.py, test_fp.py, test_vector.py, test_blocks.py.
 CORES = "_dsp", "_mve", "_fp", "_fields", "_rows", "_vec", "_quads", "_winograd"
 
 
