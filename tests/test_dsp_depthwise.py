@@ -40,7 +40,7 @@ def test_drawn_gaps(target: str, tmp_path: Path) -> None:
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for alone in (True, True, False):
-            one, style = data.draw(layer([1, 2, 3, 5], True, True)), data.draw(stored())
+            one, style = data.draw(layer([1, 2, 3, 5], True, True, True)), data.draw(stored())
             one.conv(style, b) if alone else behind_pointwise(b, style, one)
         compiled = compile(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
         seen.update(kernels(compiled))
