@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fuse2c import price, toolchain
 from fuse2c.bench import bench
 from fuse2c.measure import qemu
-from fuse2c.passes import spend
+from fuse2c.passes import trade
 
 I8 = np.int8
 M4 = "cortex-m4"
@@ -47,7 +47,7 @@ def layer(b: Builder, w: np.ndarray, zero: int | None, rows: int = 1, size: tupl
 @pytest.mark.parametrize("kernel", ["blocks_dsp", "blocks", "blocks_fp"])
 def test_drawn_layers(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any pattern and shape, zero points and weights at both ends."""
-    monkeypatch.setattr(spend, "gain", lambda plan, old, new: 1e12 if new.kernel.name == kernel else -1)
+    monkeypatch.setattr(trade, "saves", lambda o: o.new.kernel.name == kernel)
     monkeypatch.setattr(price, "is_listed", lambda plan, step: True)
     taken = set[str]()
 
@@ -88,7 +88,8 @@ def test_pruned_layers_are_smaller_and_faster(target: str, kernel: str, zero: in
         assert measured.mismatches == 0 and measured.instructions is not None
         assert measured.instructions == pytest.approx(compiled.wcet().instructions, rel=1e-3)       # with the call around it
         took.append((measured.instructions, compiled.plan.weight_bytes))
-        assert any(d.stage == "blocks" and d.taken and "without it" in d.reason for d in compiled.plan.decisions) == (share < 1)
+        taken = [d.reason for d in compiled.plan.decisions if d.stage == "trade" and d.taken]
+        assert len(taken) == (2 if share < 1 else 0) and all(" instructions for " in why and ", -" in why for why in taken)
     (fast, small), (slow, large) = took
     assert fast < 0.7 * slow and small < 0.45 * large
 
