@@ -101,3 +101,19 @@ def test_no_price_no_kernel(target: str, tmp_path: Path) -> None:
     layer(b, pruned(b, (64, 256), (4, 4), 0.25), -7)
     compiled = compile(b, tmp_path, target=target)
     assert not any(k.startswith("blocks") for k in kernels(compiled))
+
+
+@pytest.mark.parametrize(("zeros", "ram", "kernel"), [(0.7, None, "blocks_dsp"), (0.95, None, "skip_dsp"),
+                                                      (0.95, 0, "blocks_dsp")])
+def test_a_step_takes_one_offer(zeros: float, ram: int | None, kernel: str, tmp_path: Path) -> None:
+    """Pruned, and read by many zeros: what saves most is taken, unless its scratch has no room; ram: beside the other's."""
+    b = Builder()
+    layer(b, pruned(b, (64, 256), (4, 4), 0.25), -7)
+    plain = compile(b, tmp_path, target=M4).plan
+    compiled = compile(b, tmp_path, target=M4, zeros={trade.operand(plain.steps[0]): zeros},
+                       ram=None if ram is None else plain.ram_bytes + ram)
+    assert kernels(compiled) == [kernel]
+    (other,) = [d.reason for d in compiled.plan.decisions if d.stage == "trade" and d.subject.split()[-1] in
+                ({"blocks_dsp", "skip_dsp"} - {kernel})]
+    assert other.endswith("another one is taken" if ram is None else "bytes of scratch are more than the arena has room for")
+    assert_c_is_reference(compiled)

@@ -121,15 +121,17 @@ def run(plan: Plan) -> Plan:
     found = offers(plan)
     if not found:
         return plan
-    why, taken, room = dict[Offer, str](), list[Offer](), _room(plan)
-    for o in found:
-        why[o] = _refused(o, taken, room)
-        if not why[o]:
-            taken, room = [*taken, o], room - o.flash
-    while (scratch := [o for o in taken if o.scratch > 0]) and not fits(_with(plan, taken)):
-        large = max(scratch, key=lambda o: o.scratch)
-        taken.remove(large)
-        why[large] = f"its {large.new.spec.scratch:,} bytes of scratch are more than the arena has room for"
+    barred = dict[Offer, str]()
+    while True:
+        taken, why, room = list[Offer](), dict[Offer, str](), _room(plan)
+        for o in found:
+            why[o] = barred.get(o) or _refused(o, taken, room)
+            if not why[o]:
+                taken, room = [*taken, o], room - o.flash
+        large = max(too_large(_with(plan, taken), taken), key=lambda o: o.scratch, default=None)
+        if large is None:
+            break
+        barred[large] = f"its {large.new.spec.scratch:,} bytes of scratch are more than the arena has room for"
     return replace(_with(plan, taken), decisions=plan.decisions + tuple(o.decision(why[o]) for o in found))
 
 
@@ -198,7 +200,12 @@ def _with(plan: Plan, taken: Iterable[Offer]) -> Plan:
     return replace(plan, steps=tuple(new.get(i, s) for i, s in enumerate(plan.steps)))
 
 
-def fits(plan: Plan) -> bool:
-    """Whether the best schedule's arena fits, with the scratch of these kernels."""
+def too_large(plan: Plan, taken: Iterable[Offer]) -> list[Offer]:
+    """Of the offers in a plan, those with scratch for which the best schedule that fits has no room."""
+    some = [o for o in taken if o.scratch > 0]
+    if not some:
+        return []
     placed = place.arranged(spread.run(stream.run(order.run(embed.run(plan)))))
-    return placed.ram_bytes <= plan.target.holding("arena")[1].bytes
+    kept = {s.node.outputs: s.kernel for s in placed.steps}
+    fits = placed.ram_bytes <= plan.target.holding("arena")[1].bytes
+    return [o for o in some if not fits or kept.get(o.new.node.outputs) is not o.new.kernel]
