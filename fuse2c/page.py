@@ -200,7 +200,7 @@ def _row(name: str, title: str, at: int, k: Mapping[str, Any]) -> list[dict[str,
             cell(f"{level['below']:.2g}", level["below"])]
 
 
-def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float, str]]]:
+def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float]]]:
     """The kernels under one memory's roofs, before and after fusion, and the steps of those that were joined."""
     steps = [s for k in r["kernels"] if len(k["steps"]) > 1 for s in k["steps"]]
     return {role: [(lv["intensity"], lv["reached"]) for k in found for lv in k["levels"] if lv["memory"] == memory]
