@@ -116,8 +116,8 @@ def test_no_warnings_with_any_option(option: dict[str, object], tmp_path: Path) 
 BLOCKS = ("conv-2d", "conv-pointwise", "conv-depthwise", "dense-matmul-deep", "net-residual-clip")
 RESERVING = ("-fno-omit-frame-pointer -DF2C_NO_BLOCKS", "-ffixed-r9 -DF2C_NO_BLOCKS",
              "-fPIC -msingle-pic-base -DF2C_NO_BLOCKS")
-FLAGS = ("-Og", "-O1", "-fPIC", "-fstack-protector-strong", "-flto", "-mno-unaligned-access", "-mslow-flash-data", "-mpure-code",
-         "-mlong-calls", "-fno-inline", "-ffreestanding", "-funroll-loops",
+FLAGS = ("-Og", "-O1", "-fPIC", "-fstack-protector-strong", "-flto", "-mno-unaligned-access", "-mslow-flash-data",
+         "-mpure-code", "-mlong-calls", "-fno-inline", "-ffreestanding", "-funroll-loops",
          "-fsanitize=undefined -fsanitize-undefined-trap-on-error",
          *RESERVING)
 CLANG_FLAGS = ("-O0", "-Oz", "-fPIC", "-flto", "-fno-omit-frame-pointer", "-ffixed-r9", "-fno-inline")
