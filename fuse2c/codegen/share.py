@@ -18,7 +18,8 @@ from fuse2c.plan import Plan
 FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
-FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "GROUP_C", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
+GIVEN = re.compile(rf"^ *{loops.BOUND}\(.*\n", re.MULTILINE)
+FREE = frozenset({"WORDS", "QUADS", "FIRST", "PAIR", "GROUP_OUT", "GROUP_C", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
                   "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 FINISHED = re.compile(r"(?<== )f2c_(?:requant|narrow)_[su]8\(.*(?=, \d+\);)")
@@ -111,8 +112,9 @@ def share_cores(model: str, views: Sequence[View], texts: list[str]) -> list[str
             for core in group:
                 v = views[core.kernel]
                 values = {k: core.constants[k] for k in free} | {new: core.numbers[k] for k, new in lifts.items() if k == new}
-                given = [v.table[k] for k in used_keys(v, core.text)] + [f"/* {k.lower()} */ {n}" for k, n in values.items()]
-                texts[core.kernel] = _borrower(v, texts[core.kernel], core, f"{name}({''.join(f'{g}, ' for g in given)}")
+                tables = "".join(f"{v.table[k]}, " for k in used_keys(v, core.text))
+                numbers = "".join(f"/* {k.lower()} */ {n}, " for k, n in values.items())
+                texts[core.kernel] = _borrower(v, texts[core.kernel], core, (f"{name}({tables}", numbers))
     return [text.rstrip("\n") + "\n" if text else "" for text in out]
 
 
@@ -144,8 +146,8 @@ def cores(kernel: int, v: View, text: str) -> Iterator[Core]:
             constants = {k: int(n) for line in ENUM.findall(part) for k, n in re.findall(r"(\w+) = (-?\d+)", line)}
             numbers = {f"{'FACTOR' if '* ' in m.string[m.start() - 3:m.start()] else 'OFFSET'}_{i}": int(m[0])
                        for i, m in enumerate(n for p in helpers.values() for n in _numbers(p))}
-            yield Core(kernel, name, name.removeprefix(v.function), helpers | {name: ENUM.sub("", part)}, constants, numbers,
-                       loops.bounds(part))
+            functions = helpers | {name: ENUM.sub("", GIVEN.sub("", part))}
+            yield Core(kernel, name, name.removeprefix(v.function), functions, constants, numbers, loops.bounds(part))
 
 
 def _lifts(group: Sequence[Core]) -> dict[str, str]:
@@ -194,7 +196,7 @@ def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str], li
         changed = re.sub(rf"\b{k}\b", k.lower(), changed)
     tables = sum(f"t_{k}," in core for k in v.table)
     given = "".join(f"int32_t {k.lower()}, " for k in free)
-    declared = rf"\b({first.name}\((?:const \w+ \*restrict t_\w+, ){{{tables}}})"
+    declared = rf"\b({first.name}\((?:const \w+ \*restrict t_\w+, ){{{tables}}}(?:const \w+ \*w, )?)"
     changed = re.sub(declared, rf"\1{given}", changed, count=1)
     users = f"Shared by {len(group)} steps. */" if len(group) > 1 else "*/"
     changed = re.sub(r"^(/\*.*)\*/$", rf"\1{users}", changed, count=1, flags=re.MULTILINE)
@@ -205,13 +207,13 @@ def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str], li
     return text
 
 
-def _borrower(v: View, text: str, core: Core, call: str) -> str:
-    """A kernel that calls a shared core; what only its own core needed is gone."""
+def _borrower(v: View, text: str, core: Core, call: tuple[str, str]) -> str:
+    """A kernel that calls a shared core, which has `call` around a stream of weights; what only its own core needed is gone."""
     for gone in reversed(list(core.functions)):
         parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
         if gone == core.name or (gone in parts and not any(f"{gone}(" in p for n, p in parts.items() if n != gone)):
             text = text.replace(f"{parts[gone]}\n", "")
-    return re.sub(rf"\b{core.name}\(", call, text)
+    return re.sub(rf"\b{core.name}\((&\w+\[[^]]*\], )?", lambda m: f"{call[0]}{m[1] or ''}{call[1]}", text)
 
 
 def with_parameters(v: View, text: str, keys: Sequence[str], changed: Collection[str]) -> str:
