@@ -23,7 +23,7 @@ from fuse2c import toolchain
 from fuse2c.bench import bench, worst_case
 from fuse2c.check import sanitized
 from fuse2c.codegen import project
-from fuse2c.kernels import dsp
+from fuse2c.kernels import dsp, dsp_widen
 from fuse2c.measure import qemu
 
 I8, U8 = np.int8, np.uint8
@@ -146,6 +146,37 @@ def test_layers_of_other_sizes_share_their_innermost_loops(tmp_path: Path) -> No
     assert {"int32_t out_c", "int32_t x_sc", "int32_t middle"} <= set(re.findall(r"int32_t \w+", row[0]))
     assert "F2C_LOOPBOUND(16, 24)" in tile[0] and "F2C_LOOPBOUND(32, 48)" in row[0] and "F2C_LOOPBOUND(3, 6)" in row[0]
     assert_c_is_reference(compiled)
+
+
+def test_layers_of_other_scales_share_their_innermost_loops(tmp_path: Path) -> None:
+    """Zero points, and the factors of an addition behind; their numbers of outputs are odd and even, their depths no fours."""
+    b = Builder()
+    style = Style(I8(-128), I8(0), I8(-128), channels=True)
+    x = style.x(b, 1, 9, 3, 8)
+    for outs, zero in ((7, -5), (11, 4), (6, 0)):
+        layer = cases.Layer((1, 9, 3, 8), (outs, 9, 1, 1), {}, False)
+        beside = b.stored((1, outs, 3, 8), 0.02 + outs / 1000, I8(zero))
+        y = b.dequantise(b.quantise(layer.sum(style, b, x), 0.037, I8(zero)), 0.037, I8(zero))
+        b.output(b.quantise(b.op("Add", y, beside), 0.05 - outs / 1000, I8(zero - 3)))
+    compiled = m4(b, tmp_path)
+    text = project.files(compiled.plan)[f"{compiled.plan.graph.name}.c"]
+    tile = re.search(r"Shared by 3 steps[^(]*_tile4\([^)]*\)", text)
+    assert tile, "the tiles differ in more than numbers"
+    assert len(re.findall(r"int32_t (?:factor|offset)_\d+", tile[0])) == 5
+    assert "F2C_LOOPBOUND(1, 5)" in text
+    assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 6, 7, 8, 9, 30])
+def test_elements_are_multiplied_once(channels: int) -> None:
+    """Also where fours overlap; and words are read in the order in which elements are widened."""
+    seg = dsp_widen.Segments(channels)
+    found = [k for pair in seg.pairs for k in pair if k >= 0]
+    assert sorted(found) == list(range(channels))
+    assert len(seg.pairs) == (2 * seg.quads if seg.first else -(-channels // 2))
+    starts = [0, *range(seg.first or 4, 4 * seg.quads, 4)][:seg.quads]
+    loaded = [(start + k, start + k + 2) for start in starts for k in (0, 1)]
+    assert all(k in (-1, at) for pair, ats in zip(seg.pairs, loaded, strict=False) for k, at in zip(pair, ats, strict=True))
 
 
 @pytest.mark.parametrize("least", [-127, -128])

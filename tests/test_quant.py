@@ -102,8 +102,8 @@ def test_layers_have_one_shift_where_nothing_is_lost() -> None:
         assert largest - quant.LOST_BITS <= r.shift <= largest
         moved, least = (quant._multipliers(r, shift)[1].sum() for shift in (r.shift, largest))
         assert moved <= least and r.proved == (moved == 0)
-        seen.add((quant.COMMON_SHIFTS + (r.shift,)).index(r.shift) if largest > max(quant.COMMON_SHIFTS) else -1)
-    assert {0, 1} <= seen and seen - {0, 1}
+        seen |= {r.shift if r.shift in quant.COMMON_SHIFTS else 0} if largest > max(quant.COMMON_SHIFTS) else set()
+    assert seen == {0, *quant.COMMON_SHIFTS}
 
 
 # --- the twin in C ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import numpy as np
 
 from fuse2c.ir.types import TensorType
 from fuse2c.kernels import tiling
-from fuse2c.kernels.dsp import DENSE, Behind, Finish, Segments, Step, arranged, many, pack, packing, pairs, widening
+from fuse2c.kernels.dsp import DENSE, Behind, Finish, Step, many, pack, packing, widening
+from fuse2c.kernels.dsp_widen import Segments, arranged, pairs
 from fuse2c.kernels.tiling import Store, Tile
 
 
