@@ -1,4 +1,4 @@
-"""Dense and pointwise layers whose weights were pruned: offered, not selected; passes/blocks.py takes them where they pay."""
+"""Dense and pointwise layers whose weights were pruned: offered, not selected; passes/trade.py takes them where they pay."""
 from __future__ import annotations
 
 from dataclasses import replace
