@@ -223,7 +223,7 @@ def lifetimes(plan: Plan) -> list[Life]:
 def all_bounds(buffers: Sequence[Life]) -> Bounds:
     """(i, j), i < j -> open interval of forbidden differences offset_j - offset_i; absent: any difference will do."""
     begins, ends = (np.array([b.spans[at][at] for b in buffers]) for at in (0, -1))
-    near = np.triu((begins[:, None] <= ends) & (begins <= ends[:, None]), 1)      # from begin to end; in between there may be gaps
+    near = np.triu((begins[:, None] <= ends) & (begins <= ends[:, None]), 1)  # begin to end; there may be gaps
     pairs = ((i, j, forbidden(buffers[i], buffers[j])) for i, j in np.argwhere(near).tolist())
     return {(i, j): bound for i, j, bound in pairs if bound is not None}
 
