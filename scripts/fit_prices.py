@@ -7,12 +7,12 @@
 Each model is planned layer by layer, so that every step is a C function; `fuse2c.wcet` says what each takes (exactly,
 where the code has one path). To the given models come small ones of random layers (price_models.py). The coefficients are
 those with the least largest relative error, none below zero. The bytes of code of a family are the mean of its functions.
+Of random models with pruned weights, all kernels that are offered for zeros are taken, whether they pay or not.
 """
 from __future__ import annotations
 
 import argparse
 import hashlib
-import itertools
 import json
 import re
 import sys
@@ -33,14 +33,16 @@ from fuse2c.errors import Fuse2cError, Refused
 from fuse2c.measure import elf
 from fuse2c.names import identifier
 from fuse2c.op import EFFORT
+from fuse2c.ops import all_ops
 from fuse2c.options import Options
-from fuse2c.passes import _rows, _units, place, stream
+from fuse2c.passes import _rows, _units, place, select, stream
 from fuse2c.pipeline import PIPELINE
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Price
 
 # How each model is planned: so that there are steps of all kernels.
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
+OFFERS = ("blocks", "zeros")        # what kernels of pruned models are offered for, planned for each
 BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
 BY_END = ("DequantizeLinear",)      # what ends a kernel so that it finishes elements one by one
 UNLIMITED = 2 ** 40
@@ -66,8 +68,8 @@ class Sample:
     given: bool                 # of the fused plan of a model that was named
 
 
-def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
-    """The model with each step a function of its own, run as a whole."""
+def layered(path: Path, name: str, settings: Mapping[str, Any], offer: str = "") -> Plan:
+    """The model with each step a function of its own, run as a whole; `offer`: with all kernels that are offered for that."""
     options = Options(share_kernels="never", **settings)
     board = target.load(name).limited(UNLIMITED, UNLIMITED)
     plan = Plan(frontend.load(path, options), board, options)
@@ -75,15 +77,30 @@ def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
         if stage.name == "stream":
             break
         plan = stage.run(plan)
+        if offer and stage.name == "skip":
+            plan = replace(plan, steps=tuple(offered(plan, s, offer) for s in plan.steps))
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
+
+
+def offered(plan: Plan, step: Step, offer: str) -> Step:
+    """The step with the most special kernel that is offered for something; itself if there is none."""
+    call, processor = select.anchor_call(plan, step.node), plan.target.processors[step.processor].processor
+    for kernel in all_ops()[step.node.op].kernels:
+        if kernel.offer == offer and not select.refuse(kernel, processor, call):
+            spec = kernel.spec(call)
+            return replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))
+    return step
 
 
 def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] = WAYS, cache: Path | None = None) -> Iterable[
         Sample]:
     """Every step of the models, planned in each way; what the analysis refuses is said and left out."""
-    for path, settings in itertools.product(paths, ways):
-        plan = layered(path, name, settings)
+    of_pruned = [(dict[str, Any](), offer) for offer in OFFERS]
+    planned = ((path, *way) for path in paths
+               for way in (of_pruned if path.stem.startswith(price_models.PRUNED) else [(w, "") for w in ways]))
+    for path, settings, offer in planned:
+        plan = layered(path, name, settings, offer)
         try:
             result = counted(plan, cache)
         except Fuse2cError as error:
@@ -95,7 +112,7 @@ def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] 
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches, row["code"],
                              row["instructions"] * step.launches / result["instructions"],
-                             settings.get("fuse", True) and not path.stem.startswith("chain"))
+                             settings.get("fuse", True) and not path.stem.startswith(("chain", price_models.PRUNED)))
 
 
 def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
