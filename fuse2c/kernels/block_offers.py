@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, CTYPE
-from fuse2c.kernels import blocks, dsp, tiling
-from fuse2c.kernels.conv import base_spec, is_pointwise, is_tiled, matrix, requant
+from fuse2c.kernels import blocks, dsp, mve, mve_blocks, tiling
+from fuse2c.kernels.conv import adjacent, base_spec, is_pointwise, is_tiled, matrix, requant
 from fuse2c.kernels.dense import dense, dense_when, pixels
 from fuse2c.op import Call, Kernel, Spec
 
@@ -25,6 +25,21 @@ def when(c: Call, simd: bool) -> str:
     w = _weights(c)[0]
     if simd and (why := dsp.why_not(w if c.quantised else None)):
         return why
+    return _is_pruned(w)
+
+
+def mve_when(c: Call) -> str:
+    """A dense layer or a convolution of int8, of one group."""
+    if why := dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or ("grouped" if c.attrs.group > 1 else ""):
+        return why
+    w = _weights(c)[0]
+    if why := mve.why_not(c.type(0), w if c.quantised else None):
+        return why
+    return _is_pruned(w) if w.shape[1] <= mve_blocks.DEEPEST else f"windows of more than {mve_blocks.DEEPEST} elements"
+
+
+def _is_pruned(w: np.ndarray) -> str:
+    """Why weights [outputs, depth] are not looked at; empty if they are."""
     if w.shape[1] < LEAST:
         return f"pixels of fewer than {LEAST} elements"
     share = np.count_nonzero(w) / w.size
@@ -60,6 +75,25 @@ def spec(c: Call, simd: bool) -> Spec:
     return replace(start, **parts, constants={**names, "HELD": held}, flags=flags, macs=held * c.y[0].count // w.shape[0])
 
 
+def mve_spec(c: Call) -> Spec:
+    """What is under a window is gathered, of a dense layer its row."""
+    w, bias = _weights(c)
+    depth = w.shape[1]
+    if c.node.op == "MatMul":
+        rows = c.type(0).count // depth
+        names = pixels(rows, *w.shape[::-1]) | {"K_H": 1, "K_W": 1, "DIL_H": 1, "DIL_W": 1, "PAD_TOP": 0, "PAD_LEFT": 0,
+                                                "IN_H": 1, "IN_W": rows, "IN_C": depth, "X_SC": 1, "SPAN": depth}
+        start, along = Spec(by_rows=True, finish=dense(c)[2], flags={"rowwise": True}), True
+    else:
+        start = base_spec(c, 0, {}, {})
+        names = {**start.constants, "SPAN": depth // start.constants["K_H"]}
+        along = adjacent(c, names)
+    parts = mve_blocks.parts(w, bias, names["OUT_W"], names["OUT_H"], names["K_H"], (names["Y_SC"], names["Y_SW"]))
+    held, own = parts.pop("held"), {"FILL": c.quant(0).zero[0]} | parts.pop("constants")
+    return replace(start, **parts | {"flags": {**start.flags, **parts["flags"], "adjacent": along}},
+                   constants=names | own | {"HELD": held}, macs=held * c.y[0].count // w.shape[0])
+
+
 def _places(size: int, names: dict[str, int], c: Call) -> tuple[str, ...]:
     """C declarations of where a tile's further pixels are, and their results."""
     found = []
@@ -78,5 +112,6 @@ def kernels(strided: bool) -> tuple[Kernel, ...]:
         return when(c, False) if c.quantised else "floats"
     kinds = (("blocks_dsp", partial(when, simd=True), True, dsp.NEEDS), ("blocks_fp", is_float, False, NONE),
              ("blocks", is_integer, False, NONE))
-    return tuple(Kernel(name, partial(spec, simd=simd), when=applies, needs=needs, offer="blocks", strided=strided)
-                 for name, applies, simd, needs in kinds)
+    vectors = Kernel("blocks_mve", mve_spec, when=mve_when, needs=mve.NEEDS, offer="blocks", strided=strided)
+    return vectors, *(Kernel(name, partial(spec, simd=simd), when=applies, needs=needs, offer="blocks", strided=strided)
+                      for name, applies, simd, needs in kinds)
