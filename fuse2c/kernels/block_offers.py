@@ -1,4 +1,4 @@
-"""Dense and pointwise layers whose weights were pruned: offered, not selected; passes/blocks.py takes them where they pay."""
+"""Dense layers and convolutions whose weights were pruned: offered, not selected; passes/blocks.py takes them where they pay."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fuse2c.ir.types import COMPUTE, CTYPE
-from fuse2c.kernels import blocks, dsp, mve, mve_blocks, tiling
+from fuse2c.ir.types import COMPUTE, CTYPE, DType
+from fuse2c.kernels import blocks, dsp, mve, mve_blocks, reals, reals_blocks, tiling
 from fuse2c.kernels.conv import adjacent, base_spec, is_pointwise, is_tiled, matrix, requant
 from fuse2c.kernels.dense import dense, dense_when, pixels
 from fuse2c.op import Call, Kernel, Spec
@@ -16,14 +16,17 @@ from fuse2c.op import Call, Kernel, Spec
 MOST = 0.6              # share of weights that are not zero, from which on no units are looked for
 NONE = frozenset[str]()
 LEAST = 4               # elements of a pixel
+DSP, REALS, PLAIN = "dsp", "reals", "plain"     # cores: Arm's DSP extension, Helium's floats, C for all
 
 
-def when(c: Call, simd: bool) -> str:
-    """A dense or a pointwise layer with constant weights of which many are zero; simd: integers that fit into bytes."""
-    if why := dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or is_pointwise(c):
+def when(c: Call, core: str) -> str:
+    """A dense layer or a convolution of one group, with constant weights of which many are zero; DSP: that fit into bytes."""
+    if why := dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or ("grouped" if c.attrs.group > 1 else ""):
         return why
+    if core == REALS and c.type(0).dtype != DType.F32:
+        return "not float32"
     w = _weights(c)[0]
-    if simd and (why := dsp.why_not(w if c.quantised else None)):
+    if core == DSP and (why := dsp.why_not(w if c.quantised else None)):
         return why
     return _is_pruned(w)
 
@@ -51,9 +54,10 @@ def _weights(c: Call) -> tuple[np.ndarray, np.ndarray]:
     return dense(c)[:2] if c.node.op == "MatMul" else matrix(c)
 
 
-def spec(c: Call, simd: bool) -> Spec:
-    """Pixels in place, two at a time where sums have room for it."""
+def spec(c: Call, core: str) -> Spec:
+    """Pixels in place, or what is under a tile's windows gathered; two pixels at a time where sums have room for it, or three."""
     w, bias = _weights(c)
+    gathered = core_is_windowed(c)
     if c.node.op == "MatMul":
         count = c.type(0).count // w.shape[1]
         names, start = pixels(count, *w.shape[::-1]), Spec(by_rows=True, flags={"rowwise": True})
@@ -61,18 +65,46 @@ def spec(c: Call, simd: bool) -> Spec:
     else:
         start = base_spec(c, 0, {}, {"GROUP_OUT": w.shape[0], "DEPTH": w.shape[1]})
         names, r = dict(start.constants), requant(c, w, c.constant(2)) if c.quantised else None
-    two = simd or not c.quantised
-    runs = dsp.runs(names["OUT_W"], blocks.PIXELS if two else 1)
-    stride = names["Y_SC"]
-    if simd:
+    w = _spread(w, names) if gathered else w
+    runs = reals.runs(names["OUT_W"]) if core == REALS else \
+        dsp.runs(names["OUT_W"], blocks.PIXELS if core == DSP or not c.quantised else 1)
+    rows, y = names["OUT_H"], (names["Y_SC"], names["Y_SW"])
+    if core == DSP:
         assert r is not None
-        parts: dict[str, Any] = blocks.dsp_parts(c.type(0), w, bias, runs, names["OUT_H"], stride, dsp.finish(c, r))
+        parts: dict[str, Any] = blocks.dsp_parts(c.type(0), w, bias, runs, rows, y[0], dsp.finish(c, r))
+    elif core == REALS:
+        parts = reals_blocks.parts(w, bias, runs, rows, y)
     else:
-        parts = blocks.plain_parts(w, bias, runs, names["OUT_H"], stride, COMPUTE[c.y[0].dtype])
+        parts = blocks.plain_parts(w, bias, runs, rows, y[0], COMPUTE[c.y[0].dtype])
         parts["finish"] = None if r is None else tiling.finish(r)
-    flags = {**start.flags, **parts.pop("flags"), "stream": simd, "places": {r.key: _places(r.size, names, c) for r in runs}}
-    held = parts.pop("held")
-    return replace(start, **parts, constants={**names, "HELD": held}, flags=flags, macs=held * c.y[0].count // w.shape[0])
+    held, pitch = parts.pop("held"), names["STRIDE_W"] * names["X_SW"]
+    own, more = {"HELD": held}, dict[str, Any]()
+    if gathered:
+        column, pitch = names["K_H"] * names["IN_C"], names["STRIDE_W"] * names["K_H"] * names["IN_C"]
+        widths = {r.key: (r.size - 1) * names["STRIDE_W"] + (names["K_W"] - 1) * names["DIL_W"] + 1 for r in runs}
+        words = c.type(0).dtype.bytes == 1 and names["X_SC"] == 1 and names["IN_C"] % 4 == 0
+        tiles = {r.key: rows * (r.end - r.first) // r.size for r in runs}
+        moved = sum(n * widths[key] * column for key, n in tiles.items()) // (4 if words else 1)
+        more = {"scratch": max(widths.values()) * column * c.type(0).dtype.bytes, "effort": {**parts["effort"], "load": moved}}
+        own["FILL"] = c.quant(0).zero[0] if c.quantised else 0
+        start = replace(start, flags={**start.flags, "widths": widths, "words": words})
+    places = {run.key: _places(run.size, pitch, names, c, core != REALS) for run in runs}
+    flags = {**start.flags, **parts.pop("flags"), "stream": core == DSP, "places": places}
+    return replace(start, **parts | more, constants={**names, **own}, flags=flags, macs=held * c.y[0].count // len(w))
+
+
+def core_is_windowed(c: Call) -> bool:
+    """Whether what a pixel of the result reads is not one pixel with adjacent channels."""
+    return c.node.op == "Conv" and bool(is_pointwise(c))
+
+
+def _spread(w: np.ndarray, names: dict[str, int]) -> np.ndarray:
+    """[outputs, rows * columns * channels] in the order in which windows are gathered: columns, of them rows; zeros between
+    columns that are dilated."""
+    taps = w.reshape(len(w), names["K_H"], names["K_W"], -1)
+    found = np.zeros((len(w), (names["K_W"] - 1) * names["DIL_W"] + 1, names["K_H"], taps.shape[3]), w.dtype)
+    found[:, ::names["DIL_W"]] = taps.transpose(0, 2, 1, 3)
+    return found.reshape(len(w), -1)
 
 
 def mve_spec(c: Call) -> Spec:
@@ -94,24 +126,28 @@ def mve_spec(c: Call) -> Spec:
                    constants=names | own | {"HELD": held}, macs=held * c.y[0].count // w.shape[0])
 
 
-def _places(size: int, names: dict[str, int], c: Call) -> tuple[str, ...]:
+def _places(size: int, pitch: int, names: dict[str, int], c: Call, results: bool) -> tuple[str, ...]:
     """C declarations of where a tile's further pixels are, and their results."""
     found = []
     for p in range(1, size):
-        found += [f"const {CTYPE[c.type(0).dtype]} *const p{p} = &p0[{p * names['STRIDE_W'] * names['X_SW']}];",
-                  f"const int32_t at{p} = at0 + {p * names['Y_SW']};"]
+        found.append(f"const {CTYPE[c.type(0).dtype]} *const p{p} = &p0[{p * pitch}];")
+        if results:
+            found.append(f"const int32_t at{p} = at0 + {p * names['Y_SW']};")
     return tuple(found)
 
 
 def kernels(strided: bool) -> tuple[Kernel, ...]:
     """The kernels of an operator; strided: its operands may be parts of larger tensors."""
-    def is_float(c: Call) -> str:
-        return when(c, False) if not c.quantised else "integers"
-
-    def is_integer(c: Call) -> str:
-        return when(c, False) if c.quantised else "floats"
-    kinds = (("blocks_dsp", partial(when, simd=True), True, dsp.NEEDS), ("blocks_fp", is_float, False, NONE),
-             ("blocks", is_integer, False, NONE))
+    def applies(c: Call, core: str, windows: bool, integers: bool) -> str:
+        if c.quantised != integers:
+            return "integers" if c.quantised else "floats"
+        if c.node.op == "Conv" and core_is_windowed(c) != windows:
+            return "windows of several pixels" if not windows else "pixels are read in place"
+        return when(c, core)
+    kinds = [(f"{prefix}{name}", windows, core, integers, needs) for prefix, windows in (("", False), ("conv_", True))
+             for name, core, integers, needs in (("blocks_dsp", DSP, True, dsp.NEEDS), ("blocks_fp", REALS, False, reals.NEEDS),
+                                                 ("blocks_fp", PLAIN, False, NONE), ("blocks", PLAIN, True, NONE))
+             if strided or not windows]
     vectors = Kernel("blocks_mve", mve_spec, when=mve_when, needs=mve.NEEDS, offer="blocks", strided=strided)
-    return vectors, *(Kernel(name, partial(spec, simd=simd), when=applies, needs=needs, offer="blocks", strided=strided)
-                      for name, applies, simd, needs in kinds)
+    return vectors, *(Kernel(name, partial(spec, core=core), when=partial(applies, core=core, windows=windows, integers=integers),
+                             needs=needs, offer="blocks", strided=strided) for name, windows, core, integers, needs in kinds)

@@ -17,6 +17,7 @@ from fuse2c.kernels import dsp, tiling
 from fuse2c.kernels.dsp import Finish, Run
 from fuse2c.kernels.tiling import Block, Lane, Store, Tile
 
+CORE = "parts/blocks.c.j2"
 PIXELS = 2              # of a tile
 DSP_FORMS = ((8, 4), (4, 4), (2, 4), (1, 4), (8, 1), (4, 1), (2, 1))
 PLAIN_FORMS = ((8, 4), (4, 4), (2, 4), (1, 8), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
@@ -166,7 +167,7 @@ def dsp_parts(x: TensorType, w: np.ndarray, bias: np.ndarray, runs: tuple[Run, .
         streams.append(dsp.pack(flat, bias[first:last], last - first, own, multipliers))
     return {"effort": effort(found, runs, rows, 2), "finish": end.scalar, "channel": end.channel, "held": found.held,
             "tables": {"w": np.concatenate(streams), "at": found.table()},
-            "flags": {"tile": tiles, "runs": runs, "single": end.single}}
+            "flags": {"core": CORE, "tile": tiles, "runs": runs, "single": end.single}}
 
 
 def _dsp_tile(pixels: int, x: TensorType, w: np.ndarray, found: Units, form: str, stride: int, end: Finish) -> Tile:
@@ -255,7 +256,7 @@ def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: in
         tiles[r.key] = Tile(range(r.size), tuple(made))
     return {"effort": effort(found, runs, rows, 1), "held": found.held,
             "tables": {"w": np.concatenate(packed), "b": bias, "at": found.table()},
-            "flags": {"tile": tiles, "runs": runs, "single": False}}
+            "flags": {"core": CORE, "tile": tiles, "runs": runs, "single": False}}
 
 
 def _plain_lines(pixels: int, b: Block, found: Units, ctype: str) -> tuple[str, ...]:

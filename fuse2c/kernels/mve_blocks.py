@@ -47,7 +47,7 @@ def parts(w: np.ndarray, bias: np.ndarray, width: int, rows: int, lines: int, y:
     there = {"two": width > 1, "one": width % 2 > 0}
     tiles = {key: tuple(mve.tile(b, dots, y, key == "two") for b in blocks if there[key]) for key, dots in calls.items()}
     patch, twos = depth + -depth % UNIT, rows * -(-width // 2)
-    effort = mve.effort(outputs, depth, width, rows, lines) | {"tile": twos * -(-outputs // GROUP), "multiply": twos * steps}
+    effort = mve.effort(outputs, depth, width, rows, lines) | {"tile": rows * width * lines, "multiply": twos * steps}
     return {"tables": {"w": stream, "b": bias}, "scratch": 2 * patch, "held": steps * GROUP * LANES, "effort": effort,
             "constants": {"GROUP_OUT": outputs, "DEPTH": depth, "PATCH": patch, "PAIRED": width // 2 * 2},
             "flags": {"tiles": tiles, "products": "HELD"}}
