@@ -46,8 +46,10 @@ def parts(w: np.ndarray, bias: np.ndarray, width: int, rows: int, lines: int, y:
     calls = {"two": "f2c_units_2x4(a, b, &w, s);", "one": "f2c_units_1x4(a, &w, s);"}
     there = {"two": width > 1, "one": width % 2 > 0}
     tiles = {key: tuple(mve.tile(b, dots, y, key == "two") for b in blocks if there[key]) for key, dots in calls.items()}
-    patch, twos = depth + -depth % UNIT, rows * -(-width // 2)
-    effort = mve.effort(outputs, depth, width, rows, lines) | {"tile": rows * width * lines, "multiply": twos * steps}
+    patch, pixels = depth + -depth % UNIT, rows * width
+    gathered = lines * (1 + -(-(depth // lines) // LANES))      # lines begun, and vectors
+    effort = {"load": pixels * gathered, "tile": rows * -(-width // 2) * steps, "multiply": pixels * steps,
+              "unpack": pixels * -(-outputs // GROUP)}
     return {"tables": {"w": stream, "b": bias}, "scratch": 2 * patch, "held": steps * GROUP * LANES, "effort": effort,
             "constants": {"GROUP_OUT": outputs, "DEPTH": depth, "PATCH": patch, "PAIRED": width // 2 * 2},
             "flags": {"tiles": tiles, "products": "HELD"}}
