@@ -57,15 +57,13 @@ def _rows(plan: Plan) -> list[Row]:
 
 def linker_script(text: str, target: Target) -> str:
     """QEMU's script with the board's addresses and sizes."""
-    lines = {}
-    for region, what in (("FLASH", "weights"), ("RAM  ", "arena")):
+    regions = []
+    for region, what in (("FLASH", "weights"), ("RAM", "arena")):
         name, memory = target.holding(what)
         if not memory.origin:
             raise TargetError(f"{target.name}: no address of the memory {name}",
                               hint=f'add origin = "0x..." to [memory.{name}], or choose a board')
-        lines[region.strip()] = f"ORIGIN = {memory.origin}, LENGTH = {memory.bytes}"
-    for region, values in lines.items():
-        text = re.sub(rf"({region} +\(\w+\) *: )ORIGIN = \w+, LENGTH = \w+", rf"\g<1>{values}", text)
-    text = re.sub(r"STACK_BYTES = \w+", f"STACK_BYTES = {STACK_BYTES}", text)
+        regions.append((region, memory.origin, memory.bytes))
+    text = re.sub(r"STACK_BYTES = \w+", f"STACK_BYTES = {STACK_BYTES}", qemu.place(text, regions))
     return re.sub(r"/\* QEMU's MPS2.*?\*/", f"/* {target.title}: addresses and sizes from its target file. */", text, count=1,
                   flags=re.S)

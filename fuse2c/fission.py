@@ -58,17 +58,28 @@ class Whole(Exception):
 
 def fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
     """A plan of which no unit takes more than the budget, and what its units take. MissesDeadline if there is none; it names
-    a budget that is enough."""
-    first, enough = None, budget
+    a budget that is enough, and that of which all units of its plan need no less."""
+    try:
+        return _fitted(replan, costs, budget)
+    except Whole as error:
+        raise _too_long(error, budget, _enough(replan, costs, error.cost)) from None
+
+
+def _enough(replan: Replan, costs: Costs, budget: int) -> int:
+    """The least budget that was found to do; less than `budget` does not."""
+    done = None
     while True:
         try:
-            found = _fitted(replan, costs, enough)
+            longest = max(_fitted(replan, costs, budget)[1])
         except Whole as error:
-            first, enough = first or error, error.cost
+            if done is not None:
+                return done
+            budget = error.cost
         else:
-            if first is not None:
-                raise _too_long(first, budget, enough)
-            return found
+            if longest == budget:
+                return budget
+            # Layers that this budget leaves whole may leave the others shorter than those that raised it.
+            done, budget = budget, longest
 
 
 def _fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:

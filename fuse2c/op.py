@@ -224,7 +224,7 @@ class Kernel:
     when: Callable[[Call], str] = lambda c: ""      # "" or why it does not apply
     needs: frozenset[str] = frozenset()             # core features: dsp, mve, fpu ...
     strided: bool = False       # its first operand and its result may be parts of larger tensors: all goes by strides
-    offer: str = ""             # not selected, but offered, for what is named here: see spend.py, skip.py, blocks.py
+    offer: str = ""             # not selected, but offered, for what is named here: see passes/trade.py
     planar: bool = False                            # reads rows channel by channel: fastest where they lie so
 
 

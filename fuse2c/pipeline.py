@@ -12,7 +12,6 @@ from fuse2c.ir.verify import verify
 from fuse2c.passes import (
     afford,
     assign,
-    blocks,
     bound,
     embed,
     fold,
@@ -25,11 +24,10 @@ from fuse2c.passes import (
     promote,
     push,
     select,
-    skip,
-    spend,
     split,
     spread,
     stream,
+    trade,
 )
 from fuse2c.plan import Plan
 
@@ -53,9 +51,7 @@ PIPELINE = (
     Pass("fuse", fuse.run, "chains are single nodes where the rules allow"),
     Pass("select", select.run, "a kernel for every node"),
     Pass("assign", assign.run, "a processor for every step, of those that share a core the fastest"),
-    Pass("blocks", blocks.run, "where weights were pruned in blocks, kernels that hold no others"),
-    Pass("spend", spend.run, "where flash is to spare, kernels that take more of it and fewer instructions"),
-    Pass("skip", skip.run, "kernels that pass over zeros, where the data has enough of them"),
+    Pass("trade", trade.run, "kernels that are offered are exchanged for others where that pays within the limits"),
     Pass("embed", embed.run, "what is joined is written, what is cut out is read where it lies"),
     Pass("order", order.run, "an order with a low memory peak"),
     Pass("stream", stream.run, "a schedule of row calls, rings where rows are enough"),

@@ -77,7 +77,7 @@ def layered(path: Path, name: str, settings: Mapping[str, Any], offer: str = "")
         if stage.name == "stream":
             break
         plan = stage.run(plan)
-        if offer and stage.name == "skip":
+        if offer and stage.name == "trade":
             plan = replace(plan, steps=tuple(offered(plan, s, offer) for s in plan.steps))
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fuse2c import price, toolchain
 from fuse2c.bench import bench
 from fuse2c.measure import qemu
-from fuse2c.passes import spend
+from fuse2c.passes import trade
 
 I8 = np.int8
 M4, M55 = "cortex-m4", "cortex-m55"
@@ -62,7 +62,7 @@ def layer(b: Builder, w: np.ndarray, zero: int | None, rows: int = 1, size: tupl
                                                 ("conv_blocks_fp", M4), ("conv_blocks_fp", M55)])
 def test_drawn_layers(kernel: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any pattern and shape, zero points and weights at both ends."""
-    monkeypatch.setattr(spend, "gain", lambda plan, old, new: 1e12 if new.kernel.name == kernel else -1)
+    monkeypatch.setattr(trade, "saves", lambda o: o.new.kernel.name == kernel)
     monkeypatch.setattr(price, "is_listed", lambda plan, step: True)
     taken = set[str]()
 
@@ -111,7 +111,8 @@ def test_pruned_layers_are_smaller_and_faster(target: str, kernel: str, zero: in
         assert measured.mismatches == 0 and measured.instructions is not None
         assert measured.instructions == pytest.approx(compiled.wcet().instructions, rel=1e-3)       # with the call around it
         took.append((measured.instructions, compiled.plan.weight_bytes))
-        assert any(d.stage == "blocks" and d.taken and "without it" in d.reason for d in compiled.plan.decisions) == (share < 1)
+        taken = [d.reason for d in compiled.plan.decisions if d.stage == "trade" and d.taken]
+        assert len(taken) == (2 if share < 1 else 0) and all(" instructions for " in why and ", -" in why for why in taken)
     (fast, small), (slow, large) = took
     assert fast < 0.7 * slow and small < 0.45 * large
 
@@ -123,3 +124,19 @@ def test_no_price_no_kernel(target: str, tmp_path: Path) -> None:
     layer(b, pruned(b, (64, 256), (4, 4), 0.25), -7)
     compiled = compile(b, tmp_path, target=target)
     assert not any(k.startswith("blocks") for k in kernels(compiled))
+
+
+@pytest.mark.parametrize(("zeros", "ram", "kernel"), [(0.7, None, "blocks_dsp"), (0.95, None, "skip_dsp"),
+                                                      (0.95, 0, "blocks_dsp")])
+def test_a_step_takes_one_offer(zeros: float, ram: int | None, kernel: str, tmp_path: Path) -> None:
+    """Pruned, and read by many zeros: what saves most is taken, unless its scratch has no room; ram: beside the other's."""
+    b = Builder()
+    layer(b, pruned(b, (64, 256), (4, 4), 0.25), -7)
+    plain = compile(b, tmp_path, target=M4).plan
+    compiled = compile(b, tmp_path, target=M4, zeros={trade.operand(plain.steps[0]): zeros},
+                       ram=None if ram is None else plain.ram_bytes + ram)
+    assert kernels(compiled) == [kernel]
+    (other,) = [d.reason for d in compiled.plan.decisions if d.stage == "trade" and d.subject.split()[-1] in
+                ({"blocks_dsp", "skip_dsp"} - {kernel})]
+    assert other.endswith("another one is taken" if ram is None else "bytes of scratch are more than the arena has room for")
+    assert_c_is_reference(compiled)

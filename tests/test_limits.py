@@ -117,8 +117,9 @@ def pools(folder: Path) -> Path:
 
 
 @needs_gcc
-def test_the_least_slice(tmp_path: Path) -> None:
-    path = pools(tmp_path)
+@pytest.mark.parametrize("build", [pools, branches])
+def test_the_least_slice(build: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = build(tmp_path)
     with pytest.raises(MissesDeadline) as refused:
         fuse2c.plan(path, BOARD, max_slice_us=0.1).proven()
     enough = figure(str(refused.value), r"--max-slice-us ([\d.]+)\)")

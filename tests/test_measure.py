@@ -15,8 +15,9 @@ from fuse2c.measure import elf, qemu, stack
 M3 = qemu.Board("mps2-an385", ("-mcpu=cortex-m3",))
 M4 = qemu.Board("mps2-an386", ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"))
 M7 = qemu.Board("mps2-an500", ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"))
+M33 = qemu.Board("mps2-an505", ("-mcpu=cortex-m33", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"))
 M55 = qemu.Board("mps3-an547", ("-mcpu=cortex-m55", "-mfloat-abi=hard"))
-BOARDS = {"M3": M3, "M4": M4, "M7": M7, "M55": M55}
+BOARDS = {"M3": M3, "M4": M4, "M7": M7, "M33": M33, "M55": M55}
 
 needs_gcc = pytest.mark.skipif(not shutil.which(toolchain.ARM_GCC), reason=f"{toolchain.ARM_GCC} is not installed")
 needs_qemu = pytest.mark.skipif(not shutil.which(qemu.QEMU) or not shutil.which(toolchain.ARM_GCC),

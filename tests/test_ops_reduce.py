@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import Builder, assert_c_is_reference, compile, outputs, run_c, run_ort
+from graphs import (
+    Builder,
+    assert_c_is_reference,
+    chains,
+    compile,
+    kernels,
+    outputs,
+    run_c,
+    run_ort,
+    samples,
+    steps_apart,
+)
 from onnx.reference import ReferenceEvaluator
 
 from fuse2c.errors import Fuse2cError, ShapeError, UnsupportedOp
@@ -51,6 +62,44 @@ def test_float_reductions(name: str, dtype: Any, tmp_path: Path) -> None:
     got = run(b, [{x: value}], tmp_path)[0]
     for t, want in run_ort(b.model(), [{x: value}])[0].items():
         compare(got[t], want)
+
+
+MEANS = {      # scale of the result: sums of integers do; sums come too close to ties, so that float32 sums are followed
+    "integer": (0.06699, "f2c_requant"), "ties": (0.05, "f2c_quantise"),
+}
+
+
+@pytest.mark.parametrize("target", ["cortex-m3", "cortex-m0plus", "cortex-m4"])
+@pytest.mark.parametrize("name", MEANS)
+def test_means_of_stored_values(name: str, target: str, tmp_path: Path) -> None:
+    """Over a last, a first, a middle and two axes apart, of rows and of channels that lie last: no floats without an FPU, and
+    onnxruntime's result, but for ties that its order of adding takes the other way."""
+    b, (scale, call) = Builder(17), MEANS[name]
+    x = b.stored((1, 4, 2, 6), 0.05, np.int8(-9))
+    t = b.requantise(b.op("Conv", x, b.weights((8, 4, 1, 1), 0.002)), 0.05, np.int8(7))
+    for source, axes, keep in ((x, [3], 1), (t, [2], 0), (t, [1], 0), (x, [1, 3], 1), (t, [1, 2], 0)):
+        b.output(b.quantise(b.op("ReduceMean", source, axes=axes, keepdims=keep), scale, np.int8(-3)))
+    compiled = compile(b, tmp_path, target=target)
+    assert kernels(compiled).count("reduce") == 5 and not any("QuantizeLinear" in chain for chain in chains(compiled))
+    code = "".join(path.read_text() for path in compiled.emit(tmp_path / "c").glob("*.c"))
+    assert call in code and ("f2c_term" in code) == (name == "ties" and target != "cortex-m4")
+    assert_c_is_reference(compiled)
+    rows = samples(compiled.plan)
+    for got, want in zip(run_c(compiled, rows), run_ort(b.model(), rows), strict=True):
+        assert steps_apart(got, want).max() <= (name == "ties")
+
+
+def test_extremes_of_stored_values(tmp_path: Path) -> None:
+    """They are stored values too: nothing becomes a float in between."""
+    b = Builder(17)
+    x = b.stored((2, 3, 4, 5), 0.05, np.uint8(90))
+    b.output(b.quantise(b.op("ReduceMax", x, axes=[2], keepdims=0), 0.05, np.uint8(90)),
+             b.quantise(b.op("ReduceMin", x, axes=[1, 3]), 0.05, np.uint8(90)))
+    compiled = compile(b, tmp_path)
+    assert chains(compiled) == ["ReduceMax", "ReduceMin"]
+    assert_c_is_reference(compiled)
+    rows = samples(compiled.plan)
+    assert all(steps_apart(*both).max() == 0 for both in zip(run_c(compiled, rows), run_ort(b.model(), rows), strict=True))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64, np.int8, np.uint8])

@@ -23,7 +23,7 @@ from fuse2c.flash import Build
 from fuse2c.kernels import winograd
 from fuse2c.measure import qemu
 from fuse2c.ops import conv as conv_op
-from fuse2c.passes import select, spend
+from fuse2c.passes import select, trade
 
 I8, U8 = np.int8, np.uint8
 NAME = "conv_winograd_dsp"
@@ -33,7 +33,7 @@ STYLES = (Style(I8(-128), I8(0), I8(11), channels=True), Style(U8(200), U8(128),
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken however small a layer is."""
-    monkeypatch.setattr(spend, "gain", lambda plan, old, new: 1.0)
+    monkeypatch.setattr(trade, "saves", lambda o: True)
 
 
 def built(b: Builder, folder: Path, **options: Any) -> Any:
@@ -151,9 +151,9 @@ def test_flash_is_spent_where_it_gains_most(options: dict[str, Any], taken: int,
     assert compiled.plan.weight_bytes <= options.get("flash", 2 ** 20)
     if shutil.which(toolchain.ARM_GCC) is not None:
         assert Build().sizes(compiled.plan).flash <= options.get("flash", 2 ** 20)
-    whys = [d.reason for d in compiled.plan.decisions if d.stage == "spend"]
+    whys = [d.reason for d in compiled.plan.decisions if d.stage == "trade"]
     assert len(whys) == (0 if options["winograd"] == "off" else 2)
-    assert all("instructions less for" in why and "bytes of weights more" in why for why in whys)
+    assert all(" instructions for " in why and " bytes of flash, " in why for why in whys)
     assert_c_is_reference(compiled)
 
 
@@ -171,7 +171,7 @@ def test_scratch_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
     least = built(b, tmp_path, winograd="off").plan.ram_bytes
     compiled = built(b, tmp_path, ram=least)
     assert compiled.plan.ram_bytes <= least and "conv_dsp" in kernels(compiled)
-    assert any("bytes of scratch" in d.reason for d in compiled.plan.decisions if d.stage == "spend" and not d.taken)
+    assert any("bytes of scratch" in d.reason for d in compiled.plan.decisions if d.stage == "trade" and not d.taken)
     assert_c_is_reference(compiled)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fuse2c.check.reference import run_graph
 from fuse2c.errors import ModelError
-from fuse2c.passes.skip import operand
+from fuse2c.passes.trade import operand
 from fuse2c.plan import Plan
 
 

@@ -1,7 +1,7 @@
 """Q/DQ around float operators becomes integer operators.
 
     Q(f(DQ(x), ...)) = f_int(x, ...)              where the operator has an integer form
-    Q(g(x)) = g_int(Q(x)),  g(DQ(x)) = DQ(g_int(x))  where g moves elements, or never decreases (Relu, Clip)
+    Q(g(x)) = g_int(Q(x)),  g(DQ(x)) = DQ(g_int(x))  where g moves elements, or never decreases (Relu, Clip, extremes)
     Q(DQ(x)) = x, or a 256-entry table where the scale changes
 """
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fuse2c.ops import all_ops
 from fuse2c.ops.elementwise import Attrs
 from fuse2c.ops.movement import Pads, fill
 
-MONOTONE = frozenset({"Relu", "Clip"})
+MONOTONE = frozenset({"Relu", "Clip", "ReduceMax", "ReduceMin"})
 FLOAT_NOISE = 0.01      # of a step: what float32 itself may lose of a bias at the sum's scale
 BIAS_PORT = {"Conv": 2, "MatMul": 2}
 

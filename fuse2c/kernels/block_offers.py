@@ -1,4 +1,4 @@
-"""Dense layers and convolutions whose weights were pruned: offered, not selected; passes/blocks.py takes them where they pay."""
+"""Dense layers and convolutions whose weights were pruned: offered, not selected; passes/trade.py takes them where they pay."""
 from __future__ import annotations
 
 from dataclasses import replace

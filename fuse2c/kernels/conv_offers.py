@@ -1,4 +1,4 @@
-"""Integer convolutions that are offered, not selected: passes/spend.py and passes/skip.py take them where they pay."""
+"""Integer convolutions that are offered, not selected: passes/trade.py takes them where they pay."""
 from __future__ import annotations
 
 from dataclasses import replace

@@ -6,6 +6,7 @@ depths. The zero point is taken off: the bias is the layer's own.
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,11 @@ def effort(pixels: int, outputs: int, depth: int, joined: bool) -> dict[str, int
     blocks = pixels * -(-outputs // BLOCK)
     trips = blocks * -(-depth // TRIP)
     return {"load": (LOOK + LIST) * pixels * depth, "tile": blocks, "multiply": trips, "unpack": 0 if joined else trips}
+
+
+def expected(most: Mapping[str, int], share: float) -> dict[str, int]:
+    """The effort for such a share of zeros: they are looked at, but not listed; a block's last trip is half full on average."""
+    def trips(n: int) -> int:
+        return min(n, round(n * (1 - share)) + most["tile"] // 2)
+    listing = most["load"] * (LOOK + LIST * (1 - share)) / (LOOK + LIST)
+    return {**most, "load": round(listing), "multiply": trips(most["multiply"]), "unpack": trips(most["unpack"])}

@@ -1,9 +1,10 @@
 """Running a generated model on one of QEMU's Cortex-M boards: outputs, instructions and stack of one inference."""
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +26,20 @@ _C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": 
 
 @dataclass(frozen=True)
 class Machine:
-    """One of QEMU's machines: its linker script and the tick of its SysTick, in quarters of a nanosecond."""
+    """One of QEMU's machines: its linker script, the tick of its SysTick, in quarters of a nanosecond, and where its memories
+    are, if not where the script says (`place`)."""
 
     script: str
     quarter_ns_per_tick: int
+    regions: tuple[tuple[str, str, int], ...] = ()
 
 
 MACHINES = {
     "mps2-an385": Machine("mps2.ld", 160),      # Cortex-M3, 25 MHz
     "mps2-an386": Machine("mps2.ld", 160),      # Cortex-M4
     "mps2-an500": Machine("mps2.ld", 160),      # Cortex-M7
+    # Cortex-M33, 20 MHz; it boots in the Secure state: the Secure aliases of its two static RAMs
+    "mps2-an505": Machine("mps2.ld", 200, (("FLASH", "0x10000000", 4 << 20), ("RAM", "0x38000000", 4 << 20))),
     "mps3-an547": Machine("mps3.ld", 125),      # Cortex-M55, 32 MHz
 }
 
@@ -72,7 +77,7 @@ class Measurement:
     instructions of each call of <name>_step, if there is one.
 
     The count is the same on every machine and every time; its granularity is one tick of the board's timer, 40
-    instructions on the MPS2 boards and 31.25 on the MPS3 board. Instructions are not cycles.
+    instructions on the MPS2 boards (50 on the M33's) and 31.25 on the MPS3 board. Instructions are not cycles.
     """
 
     instructions: int
@@ -115,13 +120,22 @@ def build(firmware: Firmware, board: Board, work: Path, opt: str = "-O3", cc: st
     for source in ("startup.c", "bench_main.c"):
         objects.append(toolchain.compile_object(tools, runtime / source, work / f"harness_{source[:-2]}.o",
                                                 include=[work, firmware.folder, runtime], extra=[define]))
-    script = runtime / machine.script
+    script = work / machine.script
+    script.write_text(place((runtime / machine.script).read_text(encoding="utf-8"), machine.regions), encoding="utf-8")
     program = toolchain.link(tools, objects, work / f"{firmware.name}.elf", extra=["-nostartfiles", "-T", str(script)])
     heap = elf.heap_symbols(program)
     if heap:
         raise BuildError(f"the model {firmware.name} links a heap: {', '.join(heap)}",
                          hint="generated code must not call malloc, nor library functions that do")
     return program
+
+
+def place(script: str, regions: Iterable[tuple[str, str, int]]) -> str:
+    """A linker script's text with other memories: of each its name in the script, its address as text, its bytes."""
+    for name, origin, size in regions:
+        script = re.sub(rf"({name} +\(\w+\) *: )ORIGIN = \w+, LENGTH = \w+",
+                        rf"\g<1>ORIGIN = {origin}, LENGTH = {size}", script)
+    return script
 
 
 def case_header(firmware: Firmware) -> str:

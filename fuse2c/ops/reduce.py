@@ -1,26 +1,29 @@
 """Reductions over any axes: sums, products, extremes, means, norms and logarithms of sums.
 
-A mean over all spatial axes of [N,C,spatial...] is imported as an average pool, which has an integer form. Integers
-wrap around; a mean of integers is cut off towards zero. What is reduced over no elements is the identity.
+A mean over all spatial axes of [N,C,spatial...] is imported as an average pool. Integers wrap around; a mean of integers is
+cut off towards zero; that of stored values is the mean of the numbers they stand for, as an average pool's. What is reduced
+over no elements is the identity.
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, DType, TensorType
-from fuse2c.kernels import nesting, scalars
+from fuse2c.kernels import fields, nesting, scalars
 from fuse2c.kernels.nesting import Access
 from fuse2c.kernels.parts import Parts
 from fuse2c.kernels.scalars import literal
 from fuse2c.kernels.tiling import Store
 from fuse2c.op import Accumulator, Call, Expansion, Kernel, NestForm, Op, Reduction, Scalar, Source, Spec, Work
 from fuse2c.ops import pool
+from fuse2c.ops._average import average_terms, integer_sum, is_soft
 from fuse2c.ops.cast import Attrs as Cast
 from fuse2c.ops.elementwise import Attrs as Elementwise
 from fuse2c.ops.movement import Shape
@@ -128,16 +131,33 @@ def _identity(op: str, dtype: DType) -> Any:
 
 
 def infer(c: Call) -> list[TensorType]:
-    """Reduced axes become 1."""
+    """Reduced axes become 1; an extreme keeps the scale."""
     x = c.type(0)
-    return [TensorType(x.dtype, tuple(1 if i in c.attrs.axes else n for i, n in enumerate(x.shape)))]
+    shape = tuple(1 if i in c.attrs.axes else n for i, n in enumerate(x.shape))
+    return [TensorType(x.dtype, shape, x.quant if c.node.op in EXTREMES and c.quantised else None)]
 
 
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
-    """numpy's own; halves in float32."""
+    """numpy's own; halves in float32; means of stored values as a pool's."""
+    if c.quantised and c.node.op not in EXTREMES:
+        axes = c.attrs.axes
+        rows = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(_windows(c).type(0).shape)
+        return [pool.reference(_windows(c), rows)[0].reshape(c.y[0].shape)]
     with np.errstate(all="ignore"):
         wide = x.astype(scalars.compute(c.type(0).dtype))
         return [np.asarray(ROWS[c.node.op].numpy(wide, axis=c.attrs.axes, keepdims=True)).astype(x.dtype)]
+
+
+def integer(c: Call) -> str:
+    """Means, with one scale per tensor."""
+    return pool.integer(c) if c.node.op == "ReduceMean" and c.attrs.axes else "it has no integer form"
+
+
+def _windows(c: Call) -> Call:
+    """The same means of stored values as a pool's: of one window for each output, [1, outputs, elements]."""
+    count = prod(c.type(0).shape[a] for a in c.attrs.axes)
+    x, y = TensorType(c.type(0).dtype, (1, c.y[0].count, count), c.type(0).quant), replace(c.y[0], shape=(1, c.y[0].count, 1))
+    return replace(c, node=replace(c.node, attrs=pool.Attrs(pool.whole(x.shape))), x=(x,), y=(replace(y, order=()),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +171,35 @@ class Pass:
 
 def spec(c: Call) -> Spec:
     """A nest over the output, and inside it one or two over the reduced axes."""
-    x, y, axes = c.type(0), c.y[0], c.attrs.axes
-    outer = nesting.nest(y, [Access(tuple(0 if i in axes else s for i, s in enumerate(x.strides)))])
-    reduced = tuple(a for a in x.storage if a in axes)
+    x, axes = c.type(0), c.attrs.axes
+    flags = _nests(c, tuple(a for a in x.storage if a in axes))
+    acc, end, finish = _ends(c, prod(x.shape[a] for a in axes))
+    return Spec({"COUNT": prod(x.shape[a] for a in axes)}, by_rows=False, acc=acc, finish=finish,
+                flags=flags | {"passes": _passes(c), "open": "" if x.dtype.is_float else f"({acc})", "close": "",
+                               "store": Store(end, "", flags["outer"].index[0])})
+
+
+def mean_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
+    """The same nests over stored values, in the order in which the reference sums them up. For integer and soft, see
+    `pool.average_spec`."""
+    flags, count = _nests(c, c.attrs.axes), prod(c.type(0).shape[a] for a in c.attrs.axes)
+    terms, finish, acc = average_terms(_windows(c), integer, soft)
+    step = "f2c_round24(acc + v)" if soft else "acc + v"
+    return Spec({}, by_rows=False, acc=acc, finish=finish, channel="n",
+                flags=flags | {"passes": (Pass("acc", "0", step),), "open": terms["term_open"], "close": terms["term_close"],
+                               "store": Store("acc", str(count), flags["outer"].index[0])})
+
+
+def _nests(c: Call, reduced: tuple[int, ...]) -> dict[str, Any]:
+    """The nest over the output, the one over the reduced axes in the given order, and where an element lies."""
+    x, y = c.type(0), c.y[0]
+    outer = nesting.nest(y, [Access(tuple(0 if i in reduced else s for i, s in enumerate(x.strides)))])
     inner_type = TensorType(x.dtype, tuple(x.shape[a] for a in reduced))
     inner = nesting.nest(inner_type, [Access(tuple(x.strides[a] for a in reduced))], indent=outer.indent)
     inner = replace(inner, loops=tuple(replace(loop, var=loop.var.replace("i", "j")) for loop in inner.loops),
                     index=tuple(text.replace("i", "j") for text in inner.index))
-    acc, end, finish = _ends(c, prod(inner_type.shape))
     at = [text for text in (outer.index[1], inner.index[1]) if text != "0"]
-    return Spec({"COUNT": prod(inner_type.shape)}, by_rows=False, acc=acc, finish=finish,
-                flags={"outer": outer, "inner": inner, "passes": _passes(c), "from": " + ".join(at) or "0",
-                       "cast": "" if x.dtype.is_float else f"({acc})", "store": Store(end, "", outer.index[0])})
+    return {"outer": outer, "inner": inner, "from": " + ".join(at) or "0"}
 
 
 def _ends(c: Call, count: int) -> tuple[str, str, Scalar | None]:
@@ -229,11 +266,21 @@ def expanded_log_sum_exp(c: Call) -> Expansion:
 def when(c: Call) -> str:
     """float32, float64, integers; truth values have extremes."""
     dtype = c.type(0).dtype
-    if dtype == DType.BOOL and c.node.op not in EXTREMES:
-        return "no kernel for bool"
+    if (c.quantised or dtype == DType.BOOL) and c.node.op not in EXTREMES:
+        return f"no kernel for {'stored values' if c.quantised else dtype}"
     return "" if dtype.is_float or ROWS[c.node.op].integer else f"no kernel for {dtype}"
 
 
-OPS = tuple(Op(name=name, onnx={name: from_onnx}, infer=infer, reference=reference, layout="strided", anchor=True,
-               nest=nest_form, work=lambda c: Work(alu=c.type(0).count), kernels=(Kernel("reduce", spec, when=when),))
-            for name in ROWS)
+def means(soft: bool = False, needs: frozenset[str] = frozenset(), why: Callable[[Call], str] | None = None) -> Kernel:
+    """A kernel for means of stored values, by sums of integers or of floats."""
+    def applies(c: Call) -> str:
+        if not c.quantised or c.node.op in EXTREMES:
+            return "no mean of stored values"
+        return why(_windows(c)) if why else ""
+    return Kernel("reduce", partial(mean_spec, integer=why is integer_sum, soft=soft), needs=needs, when=applies)
+
+
+KERNELS = (means(why=integer_sum), *(means(True, core.needs, is_soft) for core in fields.CORES), means(),
+           Kernel("reduce", spec, when=when))
+OPS = tuple(Op(name=name, onnx={name: from_onnx}, infer=infer, reference=reference, integer=integer, layout="strided",
+               anchor=True, nest=nest_form, work=lambda c: Work(alu=c.type(0).count), kernels=KERNELS) for name in ROWS)

@@ -78,11 +78,9 @@ def _term(op: object, terms: dict[int, Term | None]) -> Term | None:
 
 def _value(i: Instruction, p: Part, terms: dict[int, Term | None]) -> Term | None:
     """What the only register that a part writes becomes."""
-    memory = next((op for op in i.ops if isinstance(op, Mem)), None)
-    if memory is not None:
-        base = _term(Reg(memory.base), terms)
-        changes = memory.update and p.reads == {memory.base} and p.writes == {memory.base} and memory.index is None
-        return Term(base.register, base.offset + memory.offset) if changes and base and i.name in WIDTHS else None
+    if p.adds is not None:
+        base = _term(Reg(next(iter(p.writes))), terms)
+        return Term(base.register, base.offset + p.adds) if base else None
     if i.name == "mov":
         return _term(i.ops[1], terms)
     if i.name not in ("add", "sub"):

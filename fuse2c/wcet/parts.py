@@ -20,20 +20,23 @@ tail-predicated loop takes."""
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Source lines; the registers they read and write; whether they always stay."""
+    """Source lines; the registers they read and write; whether they always stay; `adds`: all that they do is to add this
+    constant to the register that they write."""
 
     lines: tuple[str, ...]
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     stays: bool = False
+    adds: int | None = None
 
 
-def part(lines: str | list[str], reads: Iterable[int] = (), writes: Iterable[int] = (), stays: bool = False) -> Part:
+def part(lines: str | list[str], reads: Iterable[int] = (), writes: Iterable[int] = (), stays: bool = False,
+         adds: int | None = None) -> Part:
     """A Part; whatever moves the stack pointer stays."""
     text = (lines,) if isinstance(lines, str) else tuple(lines)
     if SP in writes:
         text, stays = (*text, "deepest(R[13])"), True
-    return Part(text, frozenset(reads), frozenset(writes), stays)
+    return Part(text, frozenset(reads), frozenset(writes), stays, adds)
 
 
 def known(registers: Iterable[int]) -> str:

@@ -52,7 +52,7 @@ def update(memory: Mem) -> Part | None:
     if not memory.update:
         return None
     b = memory.base
-    return part(f"R[{b}] = None if R[{b}] is None else R[{b}] + {memory.offset} & {M}", [b], [b])
+    return part(f"R[{b}] = None if R[{b}] is None else R[{b}] + {memory.offset} & {M}", [b], [b], adds=memory.offset)
 
 
 def _loads(i: Instruction, registers: list[int], memory: Mem) -> list[Part]:

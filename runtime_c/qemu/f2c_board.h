@@ -20,7 +20,8 @@ void f2c_clock_start(void);
 
 /* Ticks since the start. One tick is F2C_QUARTER_NS_PER_TICK / 4 nanoseconds, and with QEMU's `-icount shift=0`
  * a nanosecond is an instruction. A tick is the granularity of every count:
- *   MPS2 boards (Cortex-M3, M4, M7), 25 MHz: 40 instructions; MPS3 board (Cortex-M55), 32 MHz: 31.25 instructions. */
+ *   MPS2 boards, 25 MHz (Cortex-M3, M4, M7): 40 instructions; 20 MHz (Cortex-M33): 50; MPS3 board, 32 MHz
+ *   (Cortex-M55): 31.25 instructions. */
 uint64_t f2c_clock_ticks(void);
 
 /* A span of the clock in instructions, rounded down. */

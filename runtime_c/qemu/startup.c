@@ -1,10 +1,10 @@
 /* Start-up code for the boards of QEMU that fuse2c measures on: vectors, FPU and MVE switched on, .data and .bss,
  * SysTick as an instruction counter, text and exit over semihosting, and a fault handler that says what happened.
- * It serves Armv7-M and Armv8.1-M; QEMU must run with `-icount shift=0 -semihosting-config enable=on`. */
+ * It serves Armv7-M, Armv8-M and Armv8.1-M; QEMU must run with `-icount shift=0 -semihosting-config enable=on`. */
 #include "f2c_board.h"
 
 #ifndef F2C_QUARTER_NS_PER_TICK
-#error "define F2C_QUARTER_NS_PER_TICK: 160 for a SysTick of 25 MHz, 125 for 32 MHz"
+#error "define F2C_QUARTER_NS_PER_TICK: 160 for a SysTick of 25 MHz, 200 for 20 MHz, 125 for 32 MHz"
 #endif
 
 /* System control space, the same addresses on every Cortex-M. */
