@@ -55,7 +55,7 @@ def _weights(c: Call) -> tuple[np.ndarray, np.ndarray]:
 
 
 def spec(c: Call, core: str) -> Spec:
-    """Pixels in place, or what is under a tile's windows gathered; two pixels at a time where sums have room for it, or three."""
+    """Pixels in place, or what is under a tile's windows gathered; up to three pixels at a time."""
     w, bias = _weights(c)
     gathered = core_is_windowed(c)
     if c.node.op == "MatMul":
@@ -149,5 +149,6 @@ def kernels(strided: bool) -> tuple[Kernel, ...]:
                                                  ("blocks_fp", PLAIN, False, NONE), ("blocks", PLAIN, True, NONE))
              if strided or not windows]
     vectors = Kernel("blocks_mve", mve_spec, when=mve_when, needs=mve.NEEDS, offer="blocks", strided=strided)
-    return vectors, *(Kernel(name, partial(spec, core=core), when=partial(applies, core=core, windows=windows, integers=integers),
-                             needs=needs, offer="blocks", strided=strided) for name, windows, core, integers, needs in kinds)
+    return vectors, *(Kernel(name, partial(spec, core=core), needs=needs, offer="blocks", strided=strided,
+                             when=partial(applies, core=core, windows=windows, integers=integers))
+                      for name, windows, core, integers, needs in kinds)

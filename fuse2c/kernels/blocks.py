@@ -254,7 +254,9 @@ def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: in
             (block,) = listed((b,), found, {b.size: _plain_lines(r.size, b, found, ctype)}, {})
             made.append((block, lanes))
         tiles[r.key] = Tile(range(r.size), tuple(made))
-    return {"effort": effort(found, runs, rows, 1), "held": found.held,
+    # the load of a weight counts with its multiplication
+    read = rows * sum(r.end - r.first for r in runs) * found.count * found.form.elements
+    return {"effort": effort(found, runs, rows, 1) | {"load": read}, "held": found.held,
             "tables": {"w": np.concatenate(packed), "b": bias, "at": found.table()},
             "flags": {"core": CORE, "tile": tiles, "runs": runs, "single": False}}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.kernels import blocks, reals, tiling
-from fuse2c.kernels.blocks import Form, Units
+from fuse2c.kernels.blocks import Units
 from fuse2c.kernels.dsp import Run
 from fuse2c.kernels.mve import Tile
 from fuse2c.kernels.reals import LANES, Vectors
