@@ -57,9 +57,9 @@ def layer(b: Builder, w: np.ndarray, zero: int | None, rows: int = 1, size: tupl
     b.output(y if zero is None else b.quantise(y, 1.3 * w.shape[1] ** 0.5, I8(3)))
 
 
-@pytest.mark.parametrize(("kernel", "target"), [("blocks_dsp", M4), ("blocks", M4), ("blocks_fp", M4), ("blocks_mve", M55),
-                                                ("blocks_fp", M55), ("conv_blocks_dsp", M4), ("conv_blocks", M4),
-                                                ("conv_blocks_fp", M4), ("conv_blocks_fp", M55)])
+@pytest.mark.parametrize(("kernel", "target"), [
+    ("blocks_dsp", M4), ("blocks", "cortex-m3"), ("blocks_fp", M4), ("blocks_mve", M55), ("blocks_fp", M55),
+    ("conv_blocks_dsp", M4), ("conv_blocks", "cortex-m0plus"), ("conv_blocks_fp", M4), ("conv_blocks_fp", M55)])
 def test_drawn_layers(kernel: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any pattern and shape, zero points and weights at both ends."""
     monkeypatch.setattr(trade, "saves", lambda o: o.new.kernel.name == kernel)

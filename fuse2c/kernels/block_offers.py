@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
-from fuse2c.kernels import blocks, dsp, mve, mve_blocks, reals, reals_blocks, tiling
+from fuse2c.kernels import blocks, dsp, fields, mve, mve_blocks, reals, reals_blocks, tiling
 from fuse2c.kernels.conv import adjacent, base_spec, is_pointwise, is_tiled, matrix, requant
 from fuse2c.kernels.dense import dense, dense_when, pixels
 from fuse2c.op import Call, Kernel, Spec
 
 MOST = 0.6              # share of weights that are not zero, from which on no units are looked for
-NONE = frozenset[str]()
 LEAST = 4               # elements of a pixel
-DSP, REALS, PLAIN = "dsp", "reals", "plain"     # cores: Arm's DSP extension, Helium's floats, C for all
+DSP, REALS, PLAIN, SMALL = "dsp", "reals", "plain", "small"     # Arm's DSP extension, Helium's floats, C, C of few registers
+MOST_OUTPUTS = {PLAIN: 8, SMALL: 4}     # of a group
+# name, core, whether of integers, what it needs
+CORES = (("blocks_dsp", DSP, True, dsp.NEEDS), ("blocks_fp", REALS, False, reals.NEEDS),
+         ("blocks_fp", PLAIN, False, frozenset[str]()), *(("blocks", SMALL if "mul" in core.needs else PLAIN, True, core.needs) for core in fields.CORES))
 
 
 def when(c: Call, core: str) -> str:
@@ -75,7 +78,7 @@ def spec(c: Call, core: str) -> Spec:
     elif core == REALS:
         parts = reals_blocks.parts(w, bias, runs, rows, y)
     else:
-        parts = blocks.plain_parts(w, bias, runs, rows, y[0], COMPUTE[c.y[0].dtype])
+        parts = blocks.plain_parts(w, bias, runs, rows, y[0], COMPUTE[c.y[0].dtype], MOST_OUTPUTS[core])
         parts["finish"] = None if r is None else tiling.finish(r)
     held, pitch = parts.pop("held"), names["STRIDE_W"] * names["X_SW"]
     own, more = {"HELD": held}, dict[str, Any]()
@@ -145,9 +148,7 @@ def kernels(strided: bool) -> tuple[Kernel, ...]:
             return "windows of several pixels" if not windows else "pixels are read in place"
         return when(c, core)
     kinds = [(f"{prefix}{name}", windows, core, integers, needs) for prefix, windows in (("", False), ("conv_", True))
-             for name, core, integers, needs in (("blocks_dsp", DSP, True, dsp.NEEDS), ("blocks_fp", REALS, False, reals.NEEDS),
-                                                 ("blocks_fp", PLAIN, False, NONE), ("blocks", PLAIN, True, NONE))
-             if strided or not windows]
+             for name, core, integers, needs in CORES if strided or not windows]
     vectors = Kernel("blocks_mve", mve_spec, when=mve_when, needs=mve.NEEDS, offer="blocks", strided=strided)
     return vectors, *(Kernel(name, partial(spec, core=core), needs=needs, offer="blocks", strided=strided,
                              when=partial(applies, core=core, windows=windows, integers=integers))

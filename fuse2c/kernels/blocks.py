@@ -235,17 +235,19 @@ def _unit_lines(pixels: int, b: Block, x: TensorType, found: Units, form: str) -
 # ---- C for all cores ----
 
 
-def plain_choice(w: np.ndarray) -> Units:
-    """The units with the fewest loads and products of a pixel."""
+def plain_choice(w: np.ndarray, most: int) -> Units:
+    """The units with the fewest loads and products of a pixel; most: outputs of a group."""
     def instructions(found: Units) -> float:
         unit = 5 + found.form.elements * (1 + 2 * found.form.outputs)
         return found.count * unit + 8 * len(found.starts)
-    return min((units(w, f) for f in forms(PLAIN_FORMS, w, False)), key=instructions)
+    fit = tuple(s for s in PLAIN_FORMS if s[0] <= most)
+    return min((units(w, f) for f in forms(fit, w, False)), key=instructions)
 
 
-def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: int, stride: int, ctype: str) -> dict[str, Any]:
-    """What a spec has of this core; ctype: of a sum."""
-    found = plain_choice(w)
+def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: int, stride: int, ctype: str,
+                most: int) -> dict[str, Any]:
+    """What a spec has of this core; ctype: of a sum; most: outputs of a group, as there are registers for."""
+    found = plain_choice(w, most)
     packed = [np.moveaxis(found.weights(w, first, end, starts), 0, -1).reshape(-1) for first, end, starts in found.starts]
     tiles = {}
     for r in runs:
