@@ -19,7 +19,8 @@ DSP, REALS, PLAIN, SMALL = "dsp", "reals", "plain", "small"     # Arm's DSP exte
 MOST_OUTPUTS = {PLAIN: 8, SMALL: 4}     # of a group
 # name, core, whether of integers, what it needs
 CORES = (("blocks_dsp", DSP, True, dsp.NEEDS), ("blocks_fp", REALS, False, reals.NEEDS),
-         ("blocks_fp", PLAIN, False, frozenset[str]()), *(("blocks", SMALL if "mul" in core.needs else PLAIN, True, core.needs) for core in fields.CORES))
+         ("blocks_fp", PLAIN, False, frozenset[str]()),
+         *(("blocks", SMALL if "mul" in core.needs else PLAIN, True, core.needs) for core in fields.CORES))
 
 
 def when(c: Call, core: str) -> str:
