@@ -15,6 +15,7 @@ from fuse2c.op import Call, Kernel, Spec
 
 MOST = 0.6              # share of weights that are not zero, from which on no units are looked for
 LEAST = 4               # elements of a pixel
+LINE = 3                # elements, or words, that can be gathered while channels of a pixel are begun
 DSP, REALS, PLAIN, SMALL = "dsp", "reals", "plain", "small"     # Arm's DSP extension, Helium's floats, C, C of few registers
 MOST_OUTPUTS = {PLAIN: 8, SMALL: 4}     # of a group
 # name, core, whether of integers, what it needs
@@ -88,7 +89,8 @@ def spec(c: Call, core: str) -> Spec:
         widths = {r.key: (r.size - 1) * names["STRIDE_W"] + (names["K_W"] - 1) * names["DIL_W"] + 1 for r in runs}
         words = c.type(0).dtype.bytes == 1 and names["X_SC"] == 1 and names["IN_C"] % 4 == 0
         tiles = {r.key: rows * (r.end - r.first) // r.size for r in runs}
-        moved = sum(n * widths[key] * column for key, n in tiles.items()) // (4 if words else 1)
+        lines = names["K_H"] * sum(n * widths[key] for key, n in tiles.items())
+        moved = lines * (LINE + names["IN_C"] // (4 if words else 1))
         more = {"scratch": max(widths.values()) * column * c.type(0).dtype.bytes, "effort": {**parts["effort"], "load": moved}}
         own["FILL"] = c.quant(0).zero[0] if c.quantised else 0
         start = replace(start, flags={**start.flags, "widths": widths, "words": words})
