@@ -75,7 +75,7 @@ def test_drawn_layers(tmp_path: Path, always: None) -> None:
 def half_of_it(compiled: Any) -> list[dict[str, np.ndarray]]:
     """Inputs: drawn, with every second element zero, all zero."""
     rows = samples(compiled.plan, 3)
-    for row, step in zip(rows[1:], (2, 1), strict=True):
+    for row, step in zip(rows[-2:], (2, 1), strict=True):
         for t, value in row.items():
             quant = compiled.plan.graph.type(t).quant
             flat = value.reshape(-1).copy()
