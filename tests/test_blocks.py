@@ -59,6 +59,7 @@ def layer(b: Builder, w: np.ndarray, zero: int | None, rows: int = 1, size: tupl
 
 @pytest.mark.parametrize(("kernel", "target"), [
     ("blocks_dsp", M4), ("blocks", "cortex-m3"), ("blocks_fp", M4), ("blocks_mve", M55), ("blocks_fp", M55),
+    ("blocks_vec", "host"),
     ("conv_blocks_dsp", M4), ("conv_blocks", "cortex-m0plus"), ("conv_blocks_fp", M4), ("conv_blocks_fp", M55)])
 def test_drawn_layers(kernel: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any pattern and shape, zero points and weights at both ends."""
@@ -74,7 +75,8 @@ def test_drawn_layers(kernel: str, target: str, tmp_path: Path, monkeypatch: pyt
         b = Builder(seed=some(0, 99))
         shape = (some(24, 50), some(40, 90))
         w = pruned(b, shape, data.draw(st.sampled_from(BLOCKS)), data.draw(st.sampled_from([0.0, 0.1, 0.3])), -some(127, 128))
-        zero = None if kernel.endswith("_fp") else data.draw(st.sampled_from([-128, -7, 127]))
+        floats = kernel.endswith("_fp") or (kernel == "blocks_vec" and some(0, 1))
+        zero = None if floats else data.draw(st.sampled_from([-128, -7, 127]))
         size, window = data.draw(st.sampled_from([None, (2, 5), (3, 1)])), Window(strides=(1, some(1, 2)))
         if kernel.startswith("conv_") or (kernel == "blocks_mve" and some(0, 1)):
             size, taps = (some(3, 4), some(3, 6)), (some(1, 3), some(2, 3))

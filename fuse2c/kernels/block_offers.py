@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import COMPUTE, CTYPE, DType
-from fuse2c.kernels import blocks, dsp, fields, mve, mve_blocks, reals, reals_blocks, tiling
+from fuse2c.kernels import blocks, dsp, fields, mve, mve_blocks, reals, reals_blocks, tiling, vector, vector_blocks
 from fuse2c.kernels.conv import adjacent, base_spec, is_pointwise, is_tiled, matrix, requant
 from fuse2c.kernels.dense import dense, dense_when, pixels
 from fuse2c.op import Call, Kernel, Spec
@@ -113,6 +113,33 @@ def _spread(w: np.ndarray, names: dict[str, int]) -> np.ndarray:
     return found.reshape(len(w), -1)
 
 
+def vector_when(c: Call) -> str:
+    """A dense layer or a pointwise convolution of float32, or of integers in whole fours whose weights fit into bytes."""
+    if why := dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or is_pointwise(c):
+        return why
+    x, (w, _) = c.type(0), _weights(c)
+    if not c.quantised and x.dtype != DType.F32:
+        return "not float32"
+    if c.quantised and (dsp.why_not(w) or w.shape[1] % vector.OF[x.dtype].unit):
+        return dsp.why_not(w) or "pixels that are not in whole fours"
+    return _is_pruned(w)
+
+
+def vector_spec(c: Call) -> Spec:
+    """Pixels in place."""
+    (w, bias), depth = _weights(c), c.type(0).shape[-1]
+    if c.node.op == "MatMul":
+        names, finish = pixels(c.type(0).count // depth, *w.shape[::-1]), dense(c)[2]
+        start = Spec(by_rows=True, finish=finish, flags={"rowwise": True})
+    else:
+        start = base_spec(c, 0, {}, {"GROUP_OUT": w.shape[0], "DEPTH": w.shape[1]})
+        names = dict(start.constants)
+    parts = vector_blocks.parts(w, bias, c.type(0).dtype, names["OUT_W"], names["Y_SC"])
+    held, own = parts.pop("held"), parts.pop("constants")
+    return replace(start, **parts | {"flags": {**start.flags, **parts["flags"]}}, constants=names | own | {"HELD": held},
+                   macs=held * c.y[0].count // len(w))
+
+
 def mve_spec(c: Call) -> Spec:
     """What is under a window is gathered, of a dense layer its row."""
     w, bias = _weights(c)
@@ -152,7 +179,8 @@ def kernels(strided: bool) -> tuple[Kernel, ...]:
         return when(c, core)
     kinds = [(f"{prefix}{name}", windows, core, integers, needs) for prefix, windows in (("", False), ("conv_", True))
              for name, core, integers, needs in CORES if strided or not windows]
-    vectors = Kernel("blocks_mve", mve_spec, when=mve_when, needs=mve.NEEDS, offer="blocks", strided=strided)
-    return vectors, *(Kernel(name, partial(spec, core=core), needs=needs, offer="blocks", strided=strided,
+    vectors = (Kernel("blocks_mve", mve_spec, when=mve_when, needs=mve.NEEDS, offer="blocks", strided=strided),
+               Kernel("blocks_vec", vector_spec, when=vector_when, needs=vector.NEEDS, offer="blocks", strided=strided))
+    return *vectors, *(Kernel(name, partial(spec, core=core), needs=needs, offer="blocks", strided=strided,
                              when=partial(applies, core=core, windows=windows, integers=integers))
                       for name, windows, core, integers, needs in kinds)
