@@ -119,13 +119,25 @@ def test_pruned_layers_are_smaller_and_faster(target: str, kernel: str, zero: in
     assert fast < 0.7 * slow and small < 0.45 * large
 
 
-@pytest.mark.parametrize("target", ["host"])
-def test_no_price_no_kernel(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("block", "zero", "taken"), [((16, 4), -7, True), ((16, 4), None, True), ((4, 4), -7, False),
+                                                      ((4, 4), None, False)])
+def test_a_host_reads_sixteen_outputs_at_once(block: tuple[int, int], zero: int | None, taken: bool, tmp_path: Path) -> None:
+    """Zeros of smaller blocks are not zeros of all of them."""
+    b = Builder()
+    layer(b, pruned(b, (256, 512), block, 0.25), zero)
+    compiled = compile(b, tmp_path, target="host")
+    assert kernels(compiled) == ["blocks_vec" if taken else "conv_vec"]
+    assert_c_is_reference(compiled)
+
+
+def test_no_price_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a target lists no price there is nothing to judge by."""
+    monkeypatch.setattr(price, "is_listed", lambda plan, step: step.kernel.name != "blocks_dsp")
     b = Builder()
     layer(b, pruned(b, (64, 256), (4, 4), 0.25), -7)
-    compiled = compile(b, tmp_path, target=target)
+    compiled = compile(b, tmp_path, target=M4)
     assert not any(k.startswith("blocks") for k in kernels(compiled))
+    assert any(d.reason.endswith("no price to tell") for d in compiled.plan.decisions)
 
 
 @pytest.mark.parametrize(("zeros", "ram", "kernel"), [(0.7, None, "blocks_dsp"), (0.95, None, "skip_dsp"),

@@ -15,7 +15,7 @@ from fuse2c.op import Call, Kernel, Spec
 
 MOST = 0.6              # share of weights that are not zero, from which on no units are looked for
 LEAST = 4               # elements of a pixel
-LINE = 3                # elements, or words, that can be gathered while channels of a pixel are begun
+LINE = 3                # bytes, or words of them, that can be gathered while a pixel is begun
 DSP, REALS, PLAIN, SMALL = "dsp", "reals", "plain", "small"     # Arm's DSP extension, Helium's floats, C, C of few registers
 MOST_OUTPUTS = {PLAIN: 8, SMALL: 4}     # of a group
 # name, core, whether of integers, what it needs
@@ -90,7 +90,7 @@ def spec(c: Call, core: str) -> Spec:
         words = c.type(0).dtype.bytes == 1 and names["X_SC"] == 1 and names["IN_C"] % 4 == 0
         tiles = {r.key: rows * (r.end - r.first) // r.size for r in runs}
         lines = names["K_H"] * sum(n * widths[key] for key, n in tiles.items())
-        moved = lines * (LINE + names["IN_C"] // (4 if words else 1))
+        moved = lines * (LINE * (c.type(0).dtype.bytes == 1) + names["IN_C"] // (4 if words else 1))
         more = {"scratch": max(widths.values()) * column * c.type(0).dtype.bytes, "effort": {**parts["effort"], "load": moved}}
         own["FILL"] = c.quant(0).zero[0] if c.quantised else 0
         start = replace(start, flags={**start.flags, "widths": widths, "words": words})
@@ -134,7 +134,7 @@ def vector_spec(c: Call) -> Spec:
     else:
         start = base_spec(c, 0, {}, {"GROUP_OUT": w.shape[0], "DEPTH": w.shape[1]})
         names = dict(start.constants)
-    parts = vector_blocks.parts(w, bias, c.type(0).dtype, names["OUT_W"], names["Y_SC"])
+    parts = vector_blocks.parts(w, bias, c.type(0).dtype, names["OUT_W"], names["OUT_H"], names["Y_SC"])
     held, own = parts.pop("held"), parts.pop("constants")
     return replace(start, **parts | {"flags": {**start.flags, **parts["flags"]}}, constants=names | own | {"HELD": held},
                    macs=held * c.y[0].count // len(w))

@@ -17,8 +17,8 @@ from fuse2c.kernels.tiling import Store, index
 LANES = vector.LANES
 
 
-def parts(w: np.ndarray, bias: np.ndarray, dtype: DType, width: int, channel: int) -> dict[str, Any]:
-    """What a spec has of this core; w: [outputs, depth], depth in whole units; width: pixels of a row.
+def parts(w: np.ndarray, bias: np.ndarray, dtype: DType, width: int, rows: int, channel: int) -> dict[str, Any]:
+    """What a spec has of this core; w: [outputs, depth], depth in whole units; width, rows: of the result.
 
     channel: distance of neighbouring outputs of y, in elements.
     """
@@ -39,5 +39,9 @@ def parts(w: np.ndarray, bias: np.ndarray, dtype: DType, width: int, channel: in
               "begin": np.asarray(begin, np.int32).reshape(-1)}
     store = Store("sums[o]", "first + o", index("at", "first + o", channel))
     tiles = tuple(vector.Tile(run, b) for b in found for run in dsp.runs(width, vector.PIXELS))
-    return {"tables": tables, "held": tables["w"].size, "constants": {"UNIT": unit, "GROUP": LANES},
+    # of one pixel alone sums wait for each other; integers are finished slowly
+    held, outputs = tables["w"].size, rows * width * len(w)
+    effort = {"load": rows * held if width == 1 else 0, "multiply": rows * width * held if width > 1 else 0,
+              "tile": 0 if dtype == DType.F32 else outputs, "unpack": outputs}
+    return {"tables": tables, "held": held, "effort": effort, "constants": {"UNIT": unit, "GROUP": LANES},
             "flags": {"tiles_by_blocks": tiles, "store": store}}
