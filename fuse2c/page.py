@@ -12,7 +12,7 @@ NAMES, SHORT = 120, 24      # characters of the names of a step's nodes; of an i
 
 SECTIONS = (("plan", "Plan"), ("memory", "Memory"), ("roofline", "Roofline"), ("kernels", "Kernels"), ("front", "Schedules"),
             ("decisions", "Decisions"), ("wcet", "Worst case"))
-HEADS = ("#", "kernel", "MAC", "instructions", "cycles", "at worst", "time, ms", "energy, µJ", "share", "bytes",
+HEADS = ("#", "kernel, step", "MAC", "instructions", "cycles", "at worst", "time, ms", "energy, µJ", "share", "bytes",
          "operations a byte", "bound by", "times below the roof")
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -24,7 +24,7 @@ def html(r: Mapping[str, Any]) -> str:
         "report.html.j2", r=r, sections=SECTIONS, clock=f"{clock / 1e6:g} MHz" if clock else "", tiles=_tiles(r),
         comparison=comparison(r), kernels=[_box(k, bool(r["cores"])) for k in r["kernels"]], ends=r["ends"],
         choices=f"{len(r['decisions'])} choices for {len(decisions)} reasons", decisions=decisions, heads=HEADS,
-        rows=[_row(k) for k in r["kernels"]], worst=_worst(r["wcet"]), pictures={
+        rows=_rows(r["kernels"]), worst=_worst(r["wcet"]), pictures={
             "memory": render.markup(plots.memory_map(r["memory"])),
             "roofs": [render.markup(plots.roofline(roof, _points(r, roof["memory"]))) for roof in r["roofs"]],
             "front": render.markup(plots.pareto([(p["ram"], p["cycles"], "", p["chosen"]) for p in r["front"]],
@@ -72,8 +72,15 @@ def _tiles(r: Mapping[str, Any]) -> list[dict[str, str]]:
         found.append(_tile("time, ms", number(f["time_ms"]), note("time_ms")))
     if f["energy_uj"] is not None:
         found += [_tile("energy, µJ", number(f["energy_uj"]), note("energy_uj")),
-                  _tile("operations per watt second", short(f["operations_per_watt"]))]
+                  _tile("operations per watt second", short(f["operations_per_watt"]), _times_as_many(r))]
+    if r["wcet"] is not None:
+        found.append(_worst(r["wcet"])[0] | {"label": "instructions, proven"})
     return found
+
+
+def _times_as_many(r: Mapping[str, Any]) -> str:
+    before, after = (r["figures"][which]["operations_per_watt"] for which in ("unfused", "fused"))
+    return f"{after / before:.3g} times as many" if before and after else ""
 
 
 def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -107,7 +114,7 @@ def comparison(r: Mapping[str, Any]) -> list[dict[str, str]]:
         row(label, key)
     a, b = before["operations_per_watt"], after["operations_per_watt"]
     rows.append({"label": "operations per watt second", "unfused": short(a), "fused": short(b),
-                 "saved": f"{b / a:.3g} times as many" if a and b else "–", "limit": short(least["operations_per_watt"])})
+                 "saved": _times_as_many(r) or "–", "limit": short(least["operations_per_watt"])})
     row("RAM, bytes", "ram_bytes")
     row("weights, bytes", "weight_bytes")
     return rows
@@ -165,29 +172,39 @@ def _box(k: Mapping[str, Any], cores: bool) -> dict[str, Any]:
                       for s in k["steps"]]}
 
 
-def _row(k: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A kernel in the table; of the memories the one that limits it most."""
+def _rows(kernels: Sequence[Mapping[str, Any]]) -> list[list[dict[str, str]]]:
+    """The kernels, and below each one that was joined its steps."""
+    named: list[tuple[str, str, Mapping[str, Any]]] = []
+    for k in kernels:
+        named.append((str(k["number"]), _title(k), k))
+        named += [(f"{k['number']}.{i}", f"{' > '.join(s['operators'])}, {s['kernel']}", s)
+                  for i, s in enumerate(k["steps"], 1) if len(k["steps"]) > 1]
+    return [_row(name, title, at, k) for at, (name, title, k) in enumerate(named)]
+
+
+def _row(name: str, title: str, at: int, k: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A kernel or a step in the table, where it is the at-th; of the memories the one that limits it most."""
     def cell(text: str, sort: object = None, kind: str = "") -> dict[str, str]:
         return {"text": text, "sort": str(text if sort is None else sort), "kind": kind}
     level = min(k["levels"], key=lambda lv: (lv["roof"], lv["intensity"]), default=None)
     moved = sum(k["traffic"].values())
-    found = [cell(str(k["number"])), cell(_title(k), kind="text")]
+    found = [cell(name, at), cell(title, kind="text")]
     found += [cell(number(k[key]), k[key]) for key in ("macs", "instructions", "cycles", "cycles_worst")]
     found += [cell(number(k[key]), "" if k[key] is None else k[key]) for key in ("time_ms", "energy_uj")]
     found += [cell(_percent(k["share"]), k["share"]), cell(number(moved), moved)]
     if level is None:
         return [*found, cell("–", ""), cell("–", ""), cell("–", "")]
-    bound = f"memory ({level['memory']})" if level["bound"] == "memory" else "arithmetic"
+    bound = level["memory"] if level["bound"] == "memory" else "arithmetic"
     return [*found, cell(number(level["intensity"]), level["intensity"]),
             cell(bound, kind="memory" * (level["bound"] == "memory")),
             cell(f"{level['below']:.2g}", level["below"])]
 
 
-def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float, str]]]:
-    """The kernels under one memory's roofs, before and after fusion."""
-    return {role: [(lv["intensity"], lv["reached"], str(k["number"])) for k in r[key] for lv in k["levels"]
-                   if lv["memory"] == memory]
-            for role, key in (("unfused", "kernels_unfused"), ("fused", "kernels"))}
+def _points(r: Mapping[str, Any], memory: str) -> dict[str, list[tuple[float, float]]]:
+    """The kernels under one memory's roofs, before and after fusion, and the steps of those that were joined."""
+    steps = [s for k in r["kernels"] if len(k["steps"]) > 1 for s in k["steps"]]
+    return {role: [(lv["intensity"], lv["reached"]) for k in found for lv in k["levels"] if lv["memory"] == memory]
+            for role, found in (("unfused", r["kernels_unfused"]), ("fused", r["kernels"]), ("a step", steps))}
 
 
 def _decisions(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -52,25 +52,27 @@ def _svg(figure: Any, label: str) -> str:
     return text.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
 
 
-def roofline(roof: Mapping[str, Any], points: Mapping[str, Sequence[tuple[float, float, str]]]) -> str:
-    """One memory: its sloping roof, the flat ones, and (operations a byte, operations a second, name) by role."""
+def roofline(roof: Mapping[str, Any], points: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """One memory: its sloping roof, the flat ones, and (operations a byte, operations a second) by role."""
     figure, axes = _figure(3.4)
     every = [p for found in points.values() for p in found]
-    low, high = min((x for x, _, _ in every), default=0.1) / 2, max((x for x, _, _ in every), default=100.0) * 2
+    low, high = min((x for x, _ in every), default=0.1) / 2, max((x for x, _ in every), default=100.0) * 2
     bandwidth, flat = roof["bytes_per_s"], roof["int8"]
     low, high = min(low, flat / bandwidth / 4), max(high, flat / bandwidth * 4)
     for key, style in (("int8", "-"), ("float32", "--")):
         ridge = min(max(roof[key] / bandwidth, low), high)
         axes.plot([low, ridge, high], [low * bandwidth, roof[key], roof[key]], style, color=INK, linewidth=1.2)
         axes.annotate(f"{key}: {roof[key] / 1e9:.3g} G/s", (high, roof[key]), ha="right", va="bottom", fontsize=8)
-    for role, marker in (("unfused", "x"), ("fused", "o")):
+    for role, marker, colour, size in (("unfused", "x", "unfused", 5), ("a step", ".", "fused", 4), ("fused", "o", "fused", 7)):
         found = points.get(role, ())
-        axes.plot([x for x, _, _ in found], [y for _, y, _ in found], marker, color=COLOURS[role], label=role, markersize=5,
-                  alpha=0.8, fillstyle="none" if marker == "o" else "full")
+        if found:
+            axes.plot([x for x, _ in found], [y for _, y in found], marker, color=COLOURS[colour], label=role, markersize=size,
+                      alpha=0.8, fillstyle="none" if marker == "o" else "full")
     axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel=f"operations a byte of {roof['memory']}",
              ylabel="operations a second", title=f"{roof['memory']}: {bandwidth / 1e9:.3g} GB/s")
     axes.grid(True, which="major", color=FAINT, linewidth=0.5)
-    axes.legend(loc="lower right")
+    if every:
+        axes.legend(loc="lower right")
     return _svg(figure, f"roofline of {roof['memory']}")
 
 
@@ -79,12 +81,17 @@ def memory_map(memory: Mapping[str, Any]) -> str:
     figure, axes = _figure(3.6)
     end = max((b["last"] for b in memory["boxes"]), default=0) + 1
     shown: set[str] = set()
+    written: set[tuple[int, int]] = set()
     for b in memory["boxes"]:
         label = b["kind"] if b["kind"] not in shown else None
         shown.add(b["kind"])
         axes.broken_barh([(b["first"], b["last"] + 1 - b["first"])], (b["offset"], b["bytes"]), facecolor=COLOURS[b["kind"]],
                          edgecolor=INK, linewidth=0.5, alpha=0.75, label=label)
-        if (b["last"] + 1 - b["first"]) / end > 0.02 * len(b["label"]) and b["bytes"] > 0.04 * max(memory["bytes"], 1):
+        wide, high = 0.02 * len(b["label"]) * end, 0.04 * max(memory["bytes"], 1)
+        # Buffers of steps that take turns share addresses: of labels in one place only the first.
+        place = (round((b["first"] + b["last"] + 1) / 2 / max(wide, 1)), round((b["offset"] + b["bytes"] / 2) / high))
+        if b["last"] + 1 - b["first"] > wide and b["bytes"] > high and place not in written:
+            written.add(place)
             axes.text((b["first"] + b["last"] + 1) / 2, b["offset"] + b["bytes"] / 2, b["label"], ha="center", va="center",
                       fontsize=7, parse_math=False)
     axes.set(xlim=(0, end), ylim=(0, max(memory["bytes"], 1) * 1.02), xlabel="time, in rows computed", ylabel="address, bytes")

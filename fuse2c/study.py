@@ -93,7 +93,7 @@ def _kernel(plan: Plan, number: int, steps: Sequence[int], total: float) -> dict
     made = {t: k for k, group in enumerate(plan.kernel_steps, 1) for i in group for t in plan.steps[i].node.outputs}
     read = dict.fromkeys(_owner(plan, t, made) for i in steps for t in plan.steps[i].node.inputs
                          if t and plan.graph.data(t) is None)
-    return {"number": number, "steps": [_step(plan, i) for i in steps], **_priced(cost, plan.target),
+    return {"number": number, "steps": [_step(plan, i, total) for i in steps], **_priced(cost, plan.target),
             "launches": cost.launches, "share": cost.cycles / total if total else 0.0,
             "after": [k for k in read if isinstance(k, int) and k != number],
             "reads": [k for k in read if isinstance(k, str)], "levels": levels(plan, steps, cost)}
@@ -106,7 +106,7 @@ def _owner(plan: Plan, tensor: str, made: Mapping[str, T]) -> T | str:
     return made.get(tensor, tensor)
 
 
-def _step(plan: Plan, i: int) -> dict[str, Any]:
+def _step(plan: Plan, i: int, total: float) -> dict[str, Any]:
     step, g = plan.steps[i], plan.graph
     cost = price.of_step(plan, step)
 
@@ -119,8 +119,8 @@ def _step(plan: Plan, i: int) -> dict[str, Any]:
             "after": [t for t in read if t in made.values()], "operators": [n.op for n in step.node.parts],
             "nodes": list(dict.fromkeys(o for n in step.node.parts for o in n.origin)),
             "inputs": [text(t) for t in step.node.inputs if t and g.data(t) is None],
-            "outputs": [text(t) for t in step.node.outputs if t], "macs": step.work.macs,
-            "instructions": round(cost.instructions), "cycles": round(cost.cycles)}
+            "outputs": [text(t) for t in step.node.outputs if t], **_priced(cost, plan.target),
+            "share": cost.cycles / total if total else 0.0, "levels": levels(plan, [i], cost)}
 
 
 def levels(plan: Plan, steps: Sequence[int], cost: Cost) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def cross(cflags: Sequence[str], cc: str | None = None) -> Toolchain:
     """
     gcc = which(ARM_GCC, "install gcc-arm-none-eabi and libnewlib-arm-none-eabi, or Arm's GNU toolchain")
     path = which(cc, "name an installed compiler with --cc") if cc else gcc
-    flags = ("-mthumb", *cflags)
+    flags = ("-mthumb", *cflags, *(("-DF2C_NO_BLOCKS",) if "-fno-omit-frame-pointer" in cflags else ()))
     # nosys: stubs for system calls, so that a model that wants a heap links and can be told so by name.
     link_flags = (*flags, "--specs=nosys.specs", "-Wl,--gc-sections", "-lm")
     if is_clang(path):

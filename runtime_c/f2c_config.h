@@ -135,9 +135,11 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_DSP_MAX(y, name, a, b, portable) ((y) = (portable))
 #endif
 
-/** F2C_ALL_REGISTERS(arm, portable): statements with a block of assembly that takes 14 registers and Arm's DSP extension, and
- *  statements for other cores and compilers. Without optimisation there is no register for it, clang refuses it. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP)
+/** F2C_NO_BLOCKS: for you to define where options take a register away (-fno-omit-frame-pointer, -ffixed-r9): gcc then finds
+ *  none for a block that takes all of them, and there is no macro by which it says so. The same in C takes its place.
+ *  F2C_ALL_REGISTERS(arm, portable): statements with such a block and Arm's DSP extension, and statements for other cores and
+ *  compilers. Without optimisation there is no register for it, clang refuses it. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_DSP) && !defined(F2C_NO_BLOCKS)
 #define F2C_ALL_REGISTERS(arm, portable) arm
 #else
 #define F2C_ALL_REGISTERS(arm, portable) portable
@@ -183,16 +185,22 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #endif
 
 /** F2C_MVE(arm, portable): statements for a core with Helium (MVE), and for others; F2C_VECTOR(arm, lane, n): the type of n
- *  lanes, F2C_VECTOR_HEADER: what declares it. Without optimisation compilers find no registers for the blocks of assembly
- *  in f2c_dots.h: the portable statements, too. */
+ *  lanes, F2C_VECTOR_HEADER: what declares it. F2C_MVE_BLOCK: F2C_MVE for a block of assembly that takes all core registers.
+ *  Without optimisation compilers find no registers for the blocks of assembly in f2c_dots.h: the portable statements, too. */
 #if defined(__GNUC__) && defined(__OPTIMIZE__) && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE == 3)
 #define F2C_VECTOR_HEADER <arm_mve.h>
 #define F2C_VECTOR(arm, lane, n) arm
 #define F2C_MVE(arm, ...) arm
+#if defined(F2C_NO_BLOCKS)
+#define F2C_MVE_BLOCK(arm, ...) __VA_ARGS__
+#else
+#define F2C_MVE_BLOCK(arm, ...) arm
+#endif
 #else
 #define F2C_VECTOR_HEADER <stdint.h>
 #define F2C_VECTOR(arm, lane, n) struct { lane at[n]; }
 #define F2C_MVE(arm, ...) __VA_ARGS__
+#define F2C_MVE_BLOCK(arm, ...) __VA_ARGS__
 #endif
 
 /** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,

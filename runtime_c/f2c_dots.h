@@ -91,7 +91,7 @@ static inline void f2c_dots_helium(const int8_t *x, const int8_t *y, const int8_
 static F2C_INLINE void f2c_dots_2x4(const int8_t *a, const int8_t *b, const int8_t **next, int32_t ahead, int32_t steps, int32_t *s)
 {
     const int8_t *w = *next;
-    F2C_MVE(
+    F2C_MVE_BLOCK(
         const int32_t rest = (steps - 1) % 4;
         int32_t n = (steps - 1) / 4;
         a += ahead;
@@ -106,7 +106,7 @@ static F2C_INLINE void f2c_dots_2x4(const int8_t *a, const int8_t *b, const int8
 static F2C_INLINE void f2c_dots_1x8(const int8_t *a, const int8_t **next, int32_t ahead, int32_t steps, int32_t *s)
 {
     const int8_t *w = *next, *b = &w[64 * steps];
-    F2C_MVE(
+    F2C_MVE_BLOCK(
         const int32_t rest = (steps - 1) % 4;
         int32_t n = (steps - 1) / 4;
         a += ahead;
@@ -120,7 +120,7 @@ static F2C_INLINE void f2c_dots_1x8(const int8_t *a, const int8_t **next, int32_
 static F2C_INLINE void f2c_dots_1x4(const int8_t *a, const int8_t **next, int32_t ahead, int32_t steps, int32_t *s)
 {
     const int8_t *w = *next;
-    F2C_MVE(
+    F2C_MVE_BLOCK(
         const int32_t rest = (steps - 1) % 4;
         int32_t n = (steps - 1) / 4;
         a += ahead;

@@ -19,8 +19,11 @@ def span(draw: st.DrawFn, most: int, kernels: list[int], pad: bool) -> tuple[int
 
 
 @st.composite
-def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool, dilate: bool = False) -> cases.Layer:
-    """A convolution of any width and number of channels, pads on four sides, perhaps with gaps between a window's columns."""
+def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool, dilate: bool = False, several: bool = False) -> cases.Layer:
+    """A convolution of any width and number of channels, pads on four sides, perhaps with gaps between a window's columns.
+
+    A depthwise one may also have several outputs a channel.
+    """
     (h, kh, sh, top, bottom), (w, kw, sw, left, right) = (span(draw, most, kernels, True) for most in (5, 14))
     channels, outs = draw(st.integers(2 if depthwise else 1, 13)), draw(st.integers(1, 9))
     attrs = {"kernel_shape": [kh, kw], "strides": [sh, sw], "pads": [top, left, bottom, right]}
@@ -29,7 +32,8 @@ def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool, dilate: bool = F
         h, w = max(height, (kh - 1) * dy + 1 - top - bottom), max(width, (kw - 1) * dx + 1 - left - right)
         attrs["dilations"] = [dy, dx]
     if depthwise:
-        return cases.Layer((1, channels, h, w), (channels, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
+        outs = channels * (draw(st.integers(1, 3)) if several else 1)
+        return cases.Layer((1, channels, h, w), (outs, 1, kh, kw), {**attrs, "group": channels}, draw(st.booleans()))
     return cases.Layer((1, channels, h, w), (outs, channels, kh, kw), attrs, draw(st.booleans()))
 
 

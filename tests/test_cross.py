@@ -12,6 +12,7 @@ import cases_ops
 import pytest
 from graphs import Builder
 from graphs import compile as compiled
+from test_measure import needs_qemu
 
 import fuse2c
 from fuse2c import resources, target, toolchain
@@ -110,6 +111,45 @@ def test_no_warnings_with_clang_for_arm(core: str, tmp_path: Path) -> None:
 def test_no_warnings_with_any_option(option: dict[str, object], tmp_path: Path) -> None:
     tool = tools(toolchain.ARM_GCC, "cortex-m4")
     objects_of(plan_of("int8", tmp_path, "cortex-m4", **option), tool, tmp_path, "-O2")
+
+
+BLOCKS = ("conv-2d", "conv-pointwise", "conv-depthwise", "dense-matmul-deep", "net-residual-clip")
+RESERVING = ("-fno-omit-frame-pointer -DF2C_NO_BLOCKS", "-ffixed-r9 -DF2C_NO_BLOCKS",
+             "-fPIC -msingle-pic-base -DF2C_NO_BLOCKS")
+FLAGS = ("-Og", "-O1", "-fPIC", "-fstack-protector-strong", "-flto", "-mno-unaligned-access", "-mslow-flash-data",
+         "-mpure-code", "-mlong-calls", "-fno-inline", "-ffreestanding", "-funroll-loops",
+         "-fsanitize=undefined -fsanitize-undefined-trap-on-error",
+         *RESERVING)
+CLANG_FLAGS = ("-O0", "-Oz", "-fPIC", "-flto", "-fno-omit-frame-pointer", "-ffixed-r9", "-fno-inline")
+
+
+def blocks(core: str, folder: Path) -> list[Path]:
+    """C of kernels that have blocks of assembly, one file each."""
+    return [compiled(cases.layer(name, cases.STYLES["s8"]), folder, target=core, name=f"b{n}").emit(folder / name) / f"b{n}.c"
+            for n, name in enumerate(BLOCKS)]
+
+
+@pytest.mark.parametrize(("compiler", "flags"), [(toolchain.ARM_GCC, FLAGS), ("clang", CLANG_FLAGS)], ids=["gcc", "clang"])
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
+def test_flags_of_others(core: str, compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    tool = tools(compiler, core)
+    for source in blocks(core, tmp_path):
+        for extra in flags:
+            toolchain.compile_object(tool, source, tmp_path / "x.o", extra=extra.split())
+
+
+@needs_qemu
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
+def test_a_frame_pointer_leaves_no_register_for_blocks(core: str) -> None:
+    """Named among a target's flags, it takes the C twins: the same results, and a bound."""
+    c = fuse2c.plan(DIGITS / "digits_int8.onnx", core)
+    part = c.plan.target.processor
+    other = replace(c, plan=replace(c.plan, target=replace(c.plan.target, processor=replace(
+        part, cflags=(*part.cflags, "-fno-omit-frame-pointer")))))
+    measured, usual = other.bench(opt="-O2"), c.bench(opt="-O2")
+    assert measured.mismatches == 0 and measured.instructions is not None and usual.instructions is not None
+    assert measured.instructions > usual.instructions
+    assert other.wcet(opt="-O2").instructions >= measured.instructions - 40
 
 
 @pytest.mark.parametrize("style", ["float", *cases.STYLES])

@@ -39,6 +39,19 @@ def test_kernels_add_up(found: dict[str, Any]) -> None:
         assert sum(k["share"] for k in kernels) == pytest.approx(1)
 
 
+def test_steps_add_up_to_their_kernel(found: dict[str, Any]) -> None:
+    """But for whose turn it is; and no figure is more typically than at worst."""
+    joined = [k for k in found["kernels"] if len(k["steps"]) > 1]
+    assert joined
+    for k in joined:
+        assert sum(s["macs"] for s in k["steps"]) == k["macs"]
+        for figure in ("instructions", "cycles", "share"):
+            assert 0.9 * k[figure] < sum(s[figure] for s in k["steps"]) <= k[figure] + len(k["steps"])
+        for row in (k, *k["steps"]):
+            assert row["cycles"] <= row["cycles_worst"], row.get("function")
+    assert [row[0]["text"] for row in page._rows(found["kernels"])][:3] == ["1", "1.1", "1.2"]
+
+
 def test_fusion_gains_and_nothing_beats_the_limits(found: dict[str, Any]) -> None:
     before, after, least = (found["figures"][which] for which in ("unfused", "fused", "limits"))
     for key in ("launches", "launch_cycles", "intermediate_bytes", "cycles", "energy_uj", "ram_bytes"):
@@ -55,7 +68,8 @@ def test_energy_is_power_times_time_and_bytes(found: dict[str, Any]) -> None:
 
 
 def test_a_kernel_is_under_the_lower_roof(found: dict[str, Any]) -> None:
-    levels = [lv for k in found["kernels"] + found["kernels_unfused"] for lv in k["levels"]]
+    kernels = found["kernels"] + found["kernels_unfused"]
+    levels = [lv for k in kernels for part in (k, *k["steps"]) for lv in part["levels"]]
     assert levels
     for lv in levels:
         (roof,) = (r for r in found["roofs"] if r["memory"] == lv["memory"])

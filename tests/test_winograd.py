@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from simulation import simulate
 from test_dsp import DRAW, M4, stored
 
+import fuse2c
 from fuse2c import toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized
@@ -24,6 +25,7 @@ from fuse2c.kernels import winograd
 from fuse2c.measure import qemu
 from fuse2c.ops import conv as conv_op
 from fuse2c.passes import select, trade
+from fuse2c.plan import Plan
 
 I8, U8 = np.int8, np.uint8
 NAME = "conv_winograd_dsp"
@@ -32,8 +34,9 @@ STYLES = (Style(I8(-128), I8(0), I8(11), channels=True), Style(U8(200), U8(128),
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken however small a layer is."""
+    """Taken however small a layer is, and whatever is asked for."""
     monkeypatch.setattr(trade, "saves", lambda o: True)
+    monkeypatch.setattr(trade, "OF_TIME", (*trade.OF_TIME, "ram", "ram=1"))
 
 
 def built(b: Builder, folder: Path, **options: Any) -> Any:
@@ -173,6 +176,18 @@ def test_scratch_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
     assert compiled.plan.ram_bytes <= least and "conv_dsp" in kernels(compiled)
     assert any("bytes of scratch" in d.reason for d in compiled.plan.decisions if d.stage == "trade" and not d.taken)
     assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("optimize", ["ram", "balanced", "ram=1", "cycles"])
+def test_scratch_is_a_price_where_ram_counts(optimize: str, tmp_path: Path) -> None:
+    """An objective of RAM is not worse for kernels that are offered; one of cycles takes them whatever scratch they need."""
+    model = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+    off, auto = (fuse2c.plan(model, "cortex-m4", optimize=optimize, winograd=how).plan for how in ("off", "auto"))
+
+    def value(plan: Plan) -> float:
+        return {"cycles": plan.point.cycles, "balanced": plan.point.cycles * plan.point.ram}.get(optimize, plan.point.ram)
+    assert value(auto) <= value(off)
+    assert any(d.taken for d in auto.decisions if d.stage == "trade") == (optimize == "cycles")
 
 
 def everything() -> Builder:

@@ -1,7 +1,7 @@
 """The folds in the order in which they are applied: each stage until none of its folds changes anything."""
 from __future__ import annotations
 
-from fuse2c.fusion import before, channels, idioms, joins, moves, prune, quantise, tables, taps
+from fuse2c.fusion import before, channels, idioms, joins, moves, prune, quantise, tables, taps, upsample
 from fuse2c.fusion import folds as basic
 from fuse2c.fusion.dsl import Fold
 
@@ -13,13 +13,13 @@ def structure() -> tuple[Fold, ...]:
 
 def integers() -> tuple[Fold, ...]:
     """Q/DQ around operators."""
-    return quantise.rules() + basic.STRUCTURE
+    return upsample.STORED + quantise.rules() + basic.STRUCTURE
 
 
 def weights() -> tuple[Fold, ...]:
     """When all constants are known."""
     return (tables.rules() + basic.WEIGHTS + before.BEFORE + basic.STRUCTURE + channels.CHANNELS + moves.rules() + joins.JOINS
-            + prune.PRUNED + taps.TAPS)
+            + prune.PRUNED + taps.TAPS + upsample.REAL)
 
 
 def folds() -> tuple[Fold, ...]:

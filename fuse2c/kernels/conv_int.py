@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuse2c.kernels import dsp, dsp_depthwise, dsp_stream, fields, tiling, windowing
+from fuse2c.kernels import dsp, dsp_depthwise, dsp_stream, dsp_widen, fields, tiling, windowing
 from fuse2c.kernels.conv import (
     base_spec,
     is_depthwise,
@@ -17,16 +17,21 @@ from fuse2c.kernels.conv import (
 )
 from fuse2c.op import Call, Spec
 
+BORDER = 4              # tiles that may see padding, each of them otherwise, where there are gaps between taps
 LEAST = 3               # channels of a group, from which on tiles are worth it
 
 
 def is_depthwise_rows(c: Call) -> str:
-    """Windows of adjacent columns, as many outputs as channels; weights that fit into bytes."""
+    """Windows along a row, in few tiles that see padding; weights that fit into bytes."""
     if why := is_tiled(c) or is_depthwise(c):
         return why
     w = c.attrs.window
-    if len(w.kernel) < 2 or w.kernel[1] < 2 or w.dilations[1] > 1 or c.type(1).shape[0] != c.attrs.group:
-        return "a window of one column, dilated, or several outputs a channel"
+    if len(w.kernel) < 2 or (w.kernel[1] == c.y[0].shape[3] == c.type(0).strides[1] == 1):
+        return "one column of channels that are adjacent in memory"
+    if w.dilations[1] > 1 and sum(-(-w.pads[i] // (dsp_depthwise.SIZES[0] * w.strides[1])) for i in (1, 3)) > BORDER:
+        return "gaps between taps let many tiles see padding"
+    if not windowing.inside(w, c.type(0).shape[2:], 1, positions=c.y[0].shape[3]).any(axis=1).all():
+        return "a column of the result sees nothing but padding"
     weights = c.constant(1)
     return dsp.why_not(tiling.centred(weights, c.quant(1), 0) if c.quantised and weights is not None else None)
 
@@ -64,7 +69,8 @@ def depthwise_rows_spec(single: bool, sizes: tuple[int, ...] = dsp_depthwise.SIZ
     """The spec of a kernel that computes tiles of a row, of one of these sizes; see `dsp_depthwise.Rows` for `single`."""
     def spec(c: Call) -> Spec:
         names = windowing.constants(c, c.attrs.window)
-        rows = dsp_depthwise.Rows(names["K_W"], names["STRIDE_W"], names["X_SW"] == 1, dsp.widening(c.type(0)), single)
+        rows = dsp_depthwise.Rows(names["K_W"], names["STRIDE_W"], names["X_SW"] == 1, dsp.widening(c.type(0)), single,
+                                  names["DIL_W"])
         return depthwise_spec(c, names, rows, sizes)
     return spec
 
@@ -73,13 +79,13 @@ def depthwise_spec(c: Call, names: dict[str, int], rows: dsp_depthwise.Rows, siz
     """Rows of the window that are padding are in the accumulator's start, or read like others from a table of zero points."""
     flat, bias = matrix(c)
     zero, end = c.quant(0).zero[0], dsp.finish(c, requant(c, flat, c.constant(2)))
-    height, taps = names["K_H"], names["K_W"]
+    height, taps, several = names["K_H"], names["K_W"], names["OUT_C"] // names["IN_C"]
     unrolled = height <= dsp_depthwise.UNROLLED
     flowing = dsp_stream.stream(names, rows, end.channel) if unrolled and dsp.alone(c) else None
     found, tiles = dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
     tables = {"w": dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)}
     inside = windowing.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    padding, forms = dsp_depthwise.padding(rows), dsp_depthwise.forms(height, not inside.all(), rows.planar)
+    padding, forms = dsp_depthwise.padding(rows), dsp_depthwise.forms(height, not inside.all(), rows.planar, several > 1)
     masked = any(f.masked for f in forms)
     if masked:
         tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
@@ -89,6 +95,7 @@ def depthwise_spec(c: Call, names: dict[str, int], rows: dsp_depthwise.Rows, siz
              "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
     own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
            "MIDDLE": flowing[0].middle if flowing else dsp_depthwise.middle(found).end}
+    own |= {"MULT": several} if several > 1 else {}
     if flowing is not None:
         flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
     effort = dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
@@ -105,7 +112,7 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         x, y = c.type(0), c.y[0]
         names = windowing.constants(c, c.attrs.window)
         groups = c.attrs.group
-        seg = dsp.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
+        seg = dsp_widen.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
         found = dsp.runs(names["OUT_W"], pixels)
         end = dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
@@ -148,7 +155,7 @@ def is_alone(c: Call) -> str:
 
 
 def strips(c: Call, names: dict[str, int], loose: bool, words: int,
-           widest: dsp.Strip | fields.Strip) -> tuple[dict[str, int], int]:
+           widest: dsp_widen.Strip | fields.Strip) -> tuple[dict[str, int], int]:
     """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
     x = c.type(0)
     in_line = not loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])

@@ -80,14 +80,16 @@ class Rows:
     planar: bool
     widen: str              # the function that widens bytes 0 and 2
     single: bool = False    # one column and one tap a multiplication
+    dilation: int = 1       # columns from a tap to the next
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of taps that outputs need, in order."""
-        if self.single:
+        if self.single or (self.dilation > 1 and not self.planar):
             return [(j, j) for j in range(self.taps)]
         if self.planar:
-            whole = [(j, j + 2) for j in range(self.taps - 2) if j % 4 < 2]
+            near = 2 // self.dilation       # so many taps on is the other column of a word; 0: at none
+            whole = [(j, j + near) for j in range(self.taps - near) if j % (2 * near) < near] if near else []
             return whole + [(j, j) for j in range(self.taps) if not any(j in pair for pair in whole)]
         return sorted({pair for o in range(2) for _, _, pair in self.uses(o * self.stride)})
 
@@ -98,7 +100,16 @@ class Rows:
 
     def uses(self, base: int) -> list[tuple[str, int, tuple[int, int]]]:
         """(function, word of columns, pair of taps) for an output whose first column is `base`."""
-        return [("f2c_mla", base + j, (j, j)) for j in range(self.taps)] if self.single else uses(base, self.taps)
+        columns = [base + j * self.dilation for j in range(self.taps)]
+        if self.single:
+            return [("f2c_mla", c, (j, j)) for j, c in enumerate(columns)]
+        if self.dilation > 1:
+            return [(f"f2c_smla{HALVES[c % 2]}b", c // 2, (j, j)) for j, c in enumerate(columns)]
+        return uses(base, self.taps)
+
+    def columns(self, size: int) -> int:
+        """Columns from the first to the last one under a tile of so many outputs."""
+        return (size - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
     def fill(self, zero: int) -> int:
         """A word of padding."""
@@ -130,6 +141,7 @@ class Form:
     comment: str = ""
     masked: bool = False    # rows of padding are read from a table of its value, which all channels share
     ranged: bool = False    # they are left out
+    several: bool = False   # a channel has several outputs
     before: str = ""        # C text in front of its call
     after: str = ""         # and behind it
 
@@ -151,13 +163,15 @@ class Form:
     @property
     def channel(self) -> str:
         """C text of where a channel starts in a row."""
-        return "(oc * X_SC) & keep[ky]" if self.masked else "oc * X_SC"
+        first = "(oc / MULT) * X_SC" if self.several else "oc * X_SC"
+        return f"({first}) & keep[ky]" if self.masked else first
 
 
-def forms(height: int, padded: bool, planar: bool) -> tuple[Form, ...]:
-    """Of windows of so many rows; padded: some are not inside."""
-    whole = Form("row")
-    edge = Form("edge", ", of rows ky_first .. ky_end - 1 of the window; the others are padding", ranged=True)
+def forms(height: int, padded: bool, planar: bool, several: bool) -> tuple[Form, ...]:
+    """Of windows of so many rows; padded: some are not inside; several: outputs a channel."""
+    whole = Form("row", several=several)
+    edge = replace(whole, name="edge", comment=", of rows ky_first .. ky_end - 1 of the window; the others are padding",
+                   ranged=True)
     if height > UNROLLED:
         return (replace(edge, name="row"),)
     if not padded:
@@ -225,7 +239,7 @@ def spans(names: dict[str, int], rows: Rows, fill: int, channel: str,
     stride, left, width = rows.stride, names["PAD_LEFT"], names["IN_W"]
     found, stores = list[Span](), dict[str, Tile]()
     for first, size in tiles(names["OUT_W"], sizes):
-        count = (size - 1) * stride + rows.taps
+        count = rows.columns(size)
         inside = [0 <= first * stride - left + i < width for i in range(count)]
         skip = inside.index(True) if True in inside else 0
         in_words = rows.planar and not rows.single
@@ -290,7 +304,7 @@ def _words(inside: list[bool], skip: int, size: int, rows: Rows) -> list[Columns
     """Columns of a tile of a planar row: words of four where they are all inside."""
     end = skip + sum(inside)
     loads = list(range(skip, end - 3, 2 if rows.stride == 1 else 4))
-    outputs = {f"acc{o}": {o * rows.stride + tap: tap for tap in range(rows.taps)} for o in range(size)}
+    outputs = {f"acc{o}": {o * rows.stride + tap * rows.dilation: tap for tap in range(rows.taps)} for o in range(size)}
     return products(outputs, inside, skip, loads, rows)
 
 
@@ -318,6 +332,8 @@ def products(outputs: dict[str, dict[int, int]], inside: list[bool], skip: int, 
             macs.setdefault(name, []).append(Mac(acc, f"f2c_smla{HALVES[p != c] if inside[c] else 'b'}{other}", word))
     found = [Columns("FILLS", "", tuple(macs["FILLS"]))] if "FILLS" in macs else []
     for load in loads:
+        if not macs.keys() & {f"p{load}", f"p{load + 1}"}:
+            continue
         found.append(Columns(f"v{load}", f"f2c_load4(&px[{load - skip}])", ()))
         for p, text in ((load, f"{rows.widen}(v{load})"), (load + 1, f"{rows.widen}_ror8(v{load})")):
             found += [Columns(f"p{p}", text, tuple(macs[f"p{p}"]))] if f"p{p}" in macs else []

@@ -65,7 +65,7 @@ def stream(names: dict[str, int], rows: Rows, channel: str) -> tuple[Stream, dic
     done = [j for j in every if first(j) + taps <= step]
     trips = min(width // step, (outs - 1 - max(done, default=0)) // OUTPUTS + 1)
     behind = [j for j in every if first(j) + taps > step]
-    if rows.single or not rows.planar or not carried:
+    if rows.single or rows.dilation > 1 or not rows.planar or not carried:
         return None
     if min(carried) < -1 or trips < TRIPS or 0 not in done or [j - OUTPUTS for j in behind] != carried:
         return None

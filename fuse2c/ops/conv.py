@@ -18,6 +18,7 @@ from fuse2c.kernels import (
     block_offers,
     conv_fp,
     dsp,
+    dsp_taps,
     fields,
     mve,
     mve_depthwise,
@@ -243,6 +244,9 @@ OP = Op(
         _by_strides("depthwise_mve", depthwise_mve_spec, when=is_depthwise_mve, needs=mve.NEEDS),
         _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
+          for core in fields.CORES),
+        _by_strides("depthwise_taps_dsp", dsp_taps.spec(single=False), when=dsp_taps.why_not, needs=dsp.NEEDS),
+        *(_by_strides("depthwise_taps_rows", dsp_taps.spec(single=True), when=dsp_taps.why_not, needs=core.needs)
           for core in fields.CORES),
         *conv_fp.DEPTHWISE,
         _by_strides("depthwise_vec", vector_conv.depthwise, when=vector_conv.is_depthwise_vec, needs=vector.NEEDS),

@@ -15,12 +15,13 @@ from fuse2c import price
 from fuse2c.kernels import skip
 from fuse2c.op import Spec
 from fuse2c.ops import all_ops
-from fuse2c.passes import bound, embed, order, place, select, spread, stream
+from fuse2c.passes import _search, bound, embed, order, place, select, spread, stream
 from fuse2c.plan import Decision, Plan, Step
 from fuse2c.price import Cost
 
 SURE = 0.1          # of a kernel's instructions: prices are that exact
 LEAST = 0.4         # share of zeros below which no kernel that passes over them was measured to take less
+OF_TIME = ("cycles", "energy")      # objectives that count no bytes
 MARGIN = 0.8        # of a limit, that the estimated worst case may take
 
 
@@ -128,10 +129,10 @@ def run(plan: Plan) -> Plan:
             why[o] = barred.get(o) or _refused(o, taken, room)
             if not why[o]:
                 taken, room = [*taken, o], room - o.flash
-        large = max(too_large(_with(plan, taken), taken), key=lambda o: o.scratch, default=None)
+        large = max(too_large(plan, taken), key=lambda pair: pair[0].scratch, default=None)
         if large is None:
             break
-        barred[large] = f"its {large.new.spec.scratch:,} bytes of scratch are more than the arena has room for"
+        barred[large[0]] = f"its {large[0].new.spec.scratch:,} bytes of scratch are {large[1]}"
     return replace(_with(plan, taken), decisions=plan.decisions + tuple(o.decision(why[o]) for o in found))
 
 
@@ -200,12 +201,24 @@ def _with(plan: Plan, taken: Iterable[Offer]) -> Plan:
     return replace(plan, steps=tuple(new.get(i, s) for i, s in enumerate(plan.steps)))
 
 
-def too_large(plan: Plan, taken: Iterable[Offer]) -> list[Offer]:
-    """Of the offers in a plan, those with scratch for which the best schedule that fits has no room."""
+def too_large(plan: Plan, taken: Iterable[Offer]) -> list[tuple[Offer, str]]:
+    """Of the offers that a plan is to take, those whose scratch is too much, and for what: the best schedule that fits has
+    no room for it, or the plan is better without by an objective that counts bytes."""
     some = [o for o in taken if o.scratch > 0]
     if not some:
         return []
-    placed = place.arranged(spread.run(stream.run(order.run(embed.run(plan)))))
+    placed = _placed(_with(plan, taken))
     kept = {s.node.outputs: s.kernel for s in placed.steps}
     fits = placed.ram_bytes <= plan.target.holding("arena")[1].bytes
-    return [o for o in some if not fits or kept.get(o.new.node.outputs) is not o.new.kernel]
+    over = [(o, "more than the arena has room for") for o in some
+            if not fits or kept.get(o.new.node.outputs) is not o.new.kernel]
+    if over or plan.options.optimize in OF_TIME:
+        return over
+    pair = [_search.Candidate(p, price.of_plan(p), slimmed=False)
+            for p in (_placed(_with(plan, [o for o in taken if o not in some])), placed)]
+    return [(o, f"not worth it for --optimize {plan.options.optimize}") for o in some if _search.ranked(pair)[0] is pair[0]]
+
+
+def _placed(plan: Plan) -> Plan:
+    """The plan with the best schedule, and addresses."""
+    return place.arranged(spread.run(stream.run(order.run(embed.run(plan)))))
