@@ -23,7 +23,8 @@ def parts(w: np.ndarray, bias: np.ndarray, zero: int | None, size: int, pixels: 
     blocks, room = tiling.blocks(outputs, size), depth + TRIP - 1
     own = bias if zero is None else skip.own_bias(w, bias, zero).astype(np.int32)
     begun = pixels * sum((b.end - b.first) // b.size for b in blocks)
-    most = {"load": (skip.LOOK + skip.LIST) * pixels * depth, "tile": begun, "multiply": begun * (depth + -depth % TRIP), "unpack": 0}
+    most = {"load": (skip.LOOK + skip.LIST) * pixels * depth, "tile": begun, "multiply": begun * (depth + -depth % TRIP),
+            "unpack": 0}
     return {
         "effort": most, "most": most, "tables": {"w": tiling.pack(w, size), "b": own}, "scratch": 8 * room,
         "flags": {"core": "parts/skip.c.j2", "tile": {"of_1": tiling.lanes(1, blocks, "{oc}", stride)}, "depth": depth,
