@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from fuse2c import pressure
 from fuse2c.op import EFFORT, RowWindow
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Clock, Price, Target
@@ -148,7 +149,8 @@ def of_step(plan: Plan, step: Step) -> Cost:
         return Cost()
     price, images = price_of(plan, step), step.spec.images
     found = counts(plan, step, price.tile_of)
-    total, most = instructions(price, found), instructions(price, found | _times(step.spec.most, images))
+    spilled = pressure.spilled(plan, step)
+    total, most = (instructions(price, n) + spilled for n in (found, found | _times(step.spec.most, images)))
     read, written, weights = (n * images for n in traffic(plan, step).total)
     stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
               for what, n in (("arena", read + written), ("weights", weights))}
@@ -178,10 +180,13 @@ def of_plan(plan: Plan, work: Cost | None = None) -> Cost:
 def _scheduled(plan: Plan, work: Cost, steps: set[int]) -> Cost:
     """The work of some steps, and what their schedule adds: turns in a kernel, and a call for each row outside of one."""
     p = plan.target.processor
-    turns = sum(c.end - c.first for k in plan.kernels if k.rows for c in plan.working(k) if c.step in steps)
+    turns = 0.0
+    for rows in ([c for c in plan.working(k) if c.step in steps] for k in plan.kernels if k.rows):
+        each = p.turn + pressure.of_turn(plan, sorted({c.step for c in rows}))
+        turns += each * sum(c.end - c.first for c in rows)
     calls = {} if plan.kernels else plan.calls_of
     again = sum(n - plan.steps[i].launches for i, n in calls.items() if i in steps)
-    more = turns * p.turn + again * p.launch
+    more = turns + again * p.launch
     return replace(work, instructions=work.instructions + more, cycles=work.cycles + more * p.cpi,
                    worst=work.worst + more * max(p.cpi_worst, p.cpi))
 

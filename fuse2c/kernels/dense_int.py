@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuse2c.kernels import dsp, dsp_dense, fields, mve, skip, tiling
+from fuse2c.kernels import dsp, dsp_dense, dsp_widen, fields, mve, skip, tiling
 from fuse2c.kernels.dense import dense, dense_when, pixels
 from fuse2c.op import Call, Spec
 
@@ -22,7 +22,7 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         depth, columns = flat.shape[1], flat.shape[0]
         rows = c.type(0).count // depth
         x, to = c.type(0), (1, columns)
-        tables, words, flags = dsp.flags(x, flat, bias, dsp.Segments(depth), dsp.runs(rows, tile), to, end) if tile \
+        tables, words, flags = dsp.flags(x, flat, bias, dsp_widen.Segments(depth), dsp.runs(rows, tile), to, end) if tile \
             else dsp_dense.dense_flags(x, flat, bias, end)
         names = pixels(rows, depth, columns) | flags.pop("own")
         return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,

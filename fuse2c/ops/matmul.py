@@ -16,7 +16,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.kernels import block_offers, dsp, fields, fp, mve, reals, tiling, vector
+from fuse2c.kernels import block_offers, dsp, dsp_product, fields, fp, mve, reals, tiling, vector
 from fuse2c.kernels.dense import constant_matrix, dense, dense_when, pixels
 from fuse2c.kernels.dense_int import (
     dsp_spec,
@@ -242,6 +242,18 @@ def general_spec(c: Call) -> Spec:
                    finish=Scalar(f"({COMPUTE[dtype]}){{a}}"))
 
 
+def product_when(c: Call) -> str:
+    """Two matrices of integers in memory."""
+    if not c.quantised or len(c.type(0).shape) < 2:
+        return "no matrices of integers"
+    return dsp_product.why_not(c, {**products(c).constants})
+
+
+def product_spec(c: Call) -> Spec:
+    """Four columns at a time."""
+    return dsp_product.spec(c, products(c), requant(c))
+
+
 def _matrix_strides(t: TensorType, transposed: bool, right: bool) -> tuple[int, int]:
     """Strides along the rows and along the columns of an operand as it is multiplied; a vector is one row, or column."""
     if len(t.shape) < 2:
@@ -297,5 +309,6 @@ OP = Op(
                for core in fields.CORES for n in fields.TILES),
              *(Kernel("pointwise_fp", partial(fp_spec, core=core), when=fp_when, needs=core.NEEDS) for core in (reals, fp)),
              Kernel("pointwise", dense_spec, when=dense_when),
+             Kernel("matmul_dsp", product_spec, when=product_when, needs=dsp.NEEDS),
              Kernel("matmul", general_spec, when=general_when)),
 )
