@@ -89,6 +89,7 @@ class Decoder:
     def __init__(self, image: Image, core: str) -> None:
         self.image, self._vectors = image, core in helium.CORES
         self._known: dict[int, Instruction] = {}
+        self.guarded: set[int] = set()          # instructions that an IT ahead makes conditional: no jump may lead there
         self._engine = capstone.Cs(capstone.CS_ARCH_ARM,
                                    capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS | capstone.CS_MODE_V8)
 
@@ -111,6 +112,8 @@ class Decoder:
             if not self.image.is_code(where):
                 raise Refused(f"control reaches data at {self.image.place(where)}")
             in_block = bool(pending)
+            if in_block:
+                self.guarded.add(where)
             cond = pending.pop(0) if pending else ""
             i = self._instruction(where, size, name, text, cond, in_block)
             self._known[where] = i
