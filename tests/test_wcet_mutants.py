@@ -82,7 +82,13 @@ MORE: dict[str, list[tuple[str, int | None]]] = {M4: [
     ("movs r0, #3; rrxs r0, r0", UNKNOWN), ("movs r0, #3; smull r0, r4, r1, r2", UNKNOWN),
     ("movs r0, #3; umull r4, r0, r1, r2", UNKNOWN),
     *((f"sub sp, #8; movs r3, #9; str r3, [sp, #4]; mov r1, sp; {escape}; {ESCAPED}", UNKNOWN)
-      for escape in ("vmov s0, r1", "vmsr fpscr, r1", "str r1, [sp]; vldr s0, [sp]", "str r1, [sp]; vldm r1, {s0}")),
+      for escape in ("vmov s0, r1", "vmsr fpscr, r1", "str r1, [sp]; vldr s0, [sp]", "str r1, [sp]; vldm r1, {s0}",
+                       "str r1, [sp]; ldrex r4, [r1]", "strex r4, r1, [r0]")),
+    ("movs r0, #3; mrs r0, primask", UNKNOWN), ("movs r0, #3; strex r0, r1, [r2]", UNKNOWN),
+    ("movs r0, #3; msr primask, r1; msr basepri_max, r1; cpsid i; cpsie f; clrex; sev; yield", 3),
+    ("movs r0, #3; movs r1, #1; cmp r1, #1; msr apsr_nzcvq, r2; it eq; moveq r0, #5", UNKNOWN),
+    ("sub sp, #8; movs r1, #9; str r1, [sp, #4]; add r2, sp, #4; ldrexb r0, [r2]; add sp, #8", UNKNOWN),
+    ("sub sp, #8; movs r1, #9; str r1, [sp, #4]; add r2, sp, #4; strexh r3, r1, [r2]; ldr r0, [sp, #4]; add sp, #8", UNKNOWN),
     *((f"{HALVES}smul{a}{b} r0, r1, r2; adds r0, #30", n + 30)
       for a, b, n in (("b", "b", 18), ("b", "t", -6), ("t", "b", -24), ("t", "t", 8))),
     *((f"{HALVES}smla{a}{b} r0, r1, r2, r3", n + 40)
@@ -269,7 +275,11 @@ TIMES: list[tuple[str, Any, Any, Any]] = [
     (4, 0), (4, 0)),
     ("stm r0!, {r1, r2}", (3, 0), (3, 0), (3, 0)), ("b 9f", (1, 1), (1, 3), (1, 3)), ("bl 9f", (3, 0), (1, 3), (1, 3)),
     ("bx lr", (2, 0), (1, 3), (1, 3)), ("blx r2", (2, 0), (1, 3), (1, 3)), ("mov pc, r2", (2, 0), (1, 3), (1, 3)),
-    ("add pc, r2", (2, 0), (1, 3), (1, 3)), ("dmb", (3, 0), (4, 0), (4, 0)), ("dsb", (3, 0), (4, 0), (4, 0)),
+    ("add pc, r2", (2, 0), (1, 3), (1, 3)), ("dmb", (3, 0), (4, 0), (4, 0)),
+    ("mrs r0, primask", (3, 0), (2, 0), (2, 0)), ("msr primask, r0", (3, 0), (2, 0), (2, 0)),
+    ("cpsid i", ONE, (2, 0), (2, 0)), ("cpsie i", ONE, (2, 0), (2, 0)), ("ldrex r0, [r1]", None, (2, 0), (2, 0)),
+    ("strex r0, r1, [r2]", None, (2, 0), (2, 0)),
+    ("dsb", (3, 0), (4, 0), (4, 0)),
     ("isb", (3, 0), (4, 0), (4, 0)),
     ("cbz r0, 9f", None, (1, 3), (1, 3)), ("tbb [pc, r0]", None, (2, 3), (2, 3)), ("tbh [pc, r0, lsl #1]", None, (2, 3),
     (2, 3)),

@@ -115,7 +115,7 @@ class Engine(Machine):
         if self.facts.blocks > most:
             raise Refused(f"no end after {most} basic blocks, at {self.image.place(state.pc)}")
         if step.block.ends == LOST:
-            raise Refused(step.block.last.text)
+            raise Refused(step.block.last.text, hint=step.block.last.kind)
         try:
             state.flags = step.run(state.registers, state.flags, state.memory)
         except Refused as error:
