@@ -57,7 +57,7 @@ class Compiled:
         rows = _check.random_samples(self.plan, count, seed) if samples is None else samples
         return _check.check(self.plan, rows, self.path, opt=opt, cc=cc, progress=progress)
 
-    def replanned(self, parts: Mapping[str, int]) -> Plan:
+    def replanned(self, parts: Mapping[str, tuple[int, int]]) -> Plan:
         """The plan with some layers split, see passes/split.py."""
         graph = frontend.load(self.path, self.plan.options)
         return compile_plan(Plan(graph, self.plan.target, self.plan.options, parts=parts))

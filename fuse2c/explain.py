@@ -15,6 +15,7 @@ CHANGES = (     # (stage, pattern of a reason or subject, what would change it)
     ("stream", r"bytes of scratch are live at the peak", "more --ram, or --optimize cycles, gives faster kernels more scratch"),
     ("fuse", r"barrier", "leave --fuse-barrier out"),
     ("fuse", r"another kernel|other reader|more than one|used elsewhere", "a model in which only one node reads the tensor"),
+    ("fuse", r"values live in one loop", "a core with more registers, or an operator that keeps fewer numbers"),
     ("fold", r"tie", "--requant float keeps the float definition"),
 )
 

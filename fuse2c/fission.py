@@ -1,7 +1,7 @@
 """--step-budget and --max-slice-us: where <name>_step stops, so that no step takes more than the budget.
 
 What the units of work take is estimated, or proven from the machine code of a build in which each is a step. Of a layer
-of which one unit is too long, the channels are split; then the model is planned again.
+of which one unit is too long, the columns or the channels are split; then the model is planned again.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from fuse2c import price
 from fuse2c.errors import MissesDeadline
+from fuse2c.ir.graph import Node
 from fuse2c.op import bind
 from fuse2c.ops import all_ops
 from fuse2c.passes import bound, split
@@ -17,9 +18,12 @@ from fuse2c.passes._units import Unit, estimates, packed, units
 from fuse2c.plan import Plan, Slices
 
 ROOM = 0.95         # of the budget: what a part of a layer is to take, as parts cost a little more than their share
-BLOCK = 4           # channels that kernels compute side by side
+BLOCK = 4           # columns and channels that kernels compute side by side
+MOST = 32           # parts of a layer: each is a kernel
 
-Replan = Callable[[Mapping[str, int]], Plan]
+Parts = Mapping[str, tuple[int, int]]
+"""For the result of a layer to split: the axis, and how long a part is."""
+Replan = Callable[[Parts], Plan]
 Costs = Callable[[Plan], Sequence[int]]
 """What each step of a plan takes, in the unit of the budget."""
 
@@ -84,7 +88,7 @@ def _enough(replan: Replan, costs: Costs, budget: int) -> int:
 
 def _fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
     """The same; raises Whole."""
-    parts: dict[str, int] = {}
+    parts: dict[str, tuple[int, int]] = {}
     while True:
         plan = alone(replan(parts))
         found = costs(plan)
@@ -106,35 +110,52 @@ def proven(plan: Plan, costs: Sequence[int], prove: Costs, budget: int, proof: s
         room -= max(bounds) - budget
 
 
-def _smaller(plan: Plan, costs: Sequence[int], budget: int) -> dict[str, int]:
-    """For each layer with a unit that is too long: its result, and the channels that its parts should have."""
-    found: dict[str, int] = {}
+def _smaller(plan: Plan, costs: Sequence[int], budget: int) -> dict[str, tuple[int, int]]:
+    """The layers with a unit that is too long, as `Parts`; of several units the longest decides."""
+    found: dict[str, tuple[int, int]] = {}
     for cost, unit in sorted(zip(costs, units(plan), strict=True), key=lambda item: -item[0]):
         if cost > budget:
-            for y, size in _parts(plan, unit, cost, budget).items():
-                found[y] = min(size, found.get(y, size))
+            found = _parts(plan, unit, cost, budget) | found
     return found
 
 
-def _parts(plan: Plan, unit: Unit, cost: int, budget: int) -> dict[str, int]:
+def _parts(plan: Plan, unit: Unit, cost: int, budget: int) -> dict[str, tuple[int, int]]:
     """The layers of a unit to split, as in `_smaller`: all that take more than the budget, or the largest of several.
     Raises Whole if nothing in the unit can be split."""
     step = plan.steps[unit.step]
     macs = {n: all_ops()[n.op].work(bind(plan.graph, n)).macs for n in step.node.parts}
     layers = sorted((n for n in macs if macs[n]), key=lambda n: -macs[n])
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, int]] = {}
     for node in layers:
-        axis, y = split.channels(plan.graph, node), node.outputs[0].partition(split.PART)[0]
-        have = 0 if axis < 0 else plan.parts.get(y, plan.graph.type(node.outputs[0]).shape[axis])
-        want = int(have * ROOM * budget * sum(macs.values()) / (cost * macs[node]))
-        if len(layers) > 1 and not found:   # what is split is at least a kernel of its own
-            want = min(want, have - 1)
-        size = want - want % BLOCK if want > BLOCK else max(want, 1)
-        if size < have:
-            found[y] = size
+        share = ROOM * budget * sum(macs.values()) / (cost * macs[node])
+        way = _way(plan, node, share, alone=len(layers) == 1 or bool(found))
+        if way is not None:
+            found[node.outputs[0].partition(split.PART)[0]] = way
     if not found:
         raise Whole(plan, unit, cost)
     return found
+
+
+def _way(plan: Plan, node: Node, share: float, alone: bool) -> tuple[int, int] | None:
+    """Axis and length of parts that take that share of what a layer, or a part of one, takes, or not much more; None if no
+    parts take less. `alone`: it is already a kernel of its own, which anything that is split becomes."""
+    y, extent = node.outputs[0].partition(split.PART)[0], dict(enumerate(plan.graph.type(node.outputs[0]).shape))
+    have = 1.0      # the share of this part in the layer
+    if y in plan.parts:
+        along, size = plan.parts[y]
+        extent[along] = sum(plan.graph.type(n.outputs[0]).shape[along] for s in plan.steps for n in s.node.parts
+                            if n.outputs[0].partition(split.PART)[0] == y)
+        have = size / extent[along]
+    found: dict[int, int] = {}
+    for axis in split.axes(plan.graph, node):
+        want = int(extent[axis] * have * share)
+        want = want if alone else min(want, extent[axis] - 1)
+        size = max(want - want % BLOCK if want > BLOCK else want, -(-extent[axis] // MOST))
+        if size / extent[axis] < have:
+            found[axis] = size
+            if want >= BLOCK:
+                return axis, size
+    return min(found.items(), key=lambda way: way[1] / extent[way[0]], default=None)
 
 
 def _too_long(error: Whole, budget: int, enough: int) -> MissesDeadline:

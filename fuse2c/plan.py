@@ -141,7 +141,7 @@ class Plan:
     front: tuple[Point, ...] = ()       # the plans to choose from, the one with the fewest cycles first
     point: Point | None = None          # the one that was chosen
     peak: Peak | None = None            # None: nothing is ever live
-    parts: Mapping[str, int] = field(default_factory=dict)  # result -> nodes that compute its channels, where one is too long
+    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # result -> axis and length of its parts: split.py
     slices: Slices | None = None        # with --step-budget, from fission.py
     source: Graph | None = None         # the graph as imported, before any rewriting: the model's own meaning
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ModelError
 
-COMMON_SHIFT = 34       # of layers that can choose
+COMMON_SHIFTS = (34, 36)    # of layers that can choose
 LOST_BITS = 5           # of multipliers at most: what is left, 2**-26, is finer than float32
 NEAR = np.asarray(sorted(range(-8, 9), key=abs))     # what is tried around a multiplier that cannot always agree with "float"
 SHIFT_MAX = 54          # keeps zero << (S - 32) inside int32 for any 8-bit zero point
@@ -43,13 +43,12 @@ class Requant:
 
     @property
     def shift(self) -> int:
-        """S: COMMON_SHIFT, so that layers differ in tables only and share code, where that loses nothing: it
+        """S: the first of COMMON_SHIFTS, so that layers differ in tables only and share code, with which nothing is lost: it
         agrees with "float" on as many thresholds of outputs as the largest shift. Else that."""
         largest = self.largest_shift
-        if not COMMON_SHIFT < largest <= COMMON_SHIFT + LOST_BITS:
-            return largest
-        lost, least = (_multipliers(self, shift)[1] for shift in (COMMON_SHIFT, largest))
-        return COMMON_SHIFT if lost.sum() <= least.sum() else largest
+        tried = [shift for shift in COMMON_SHIFTS if shift < largest <= shift + LOST_BITS]
+        least = _multipliers(self, largest)[1].sum() if tried else 0
+        return next((shift for shift in tried if _multipliers(self, shift)[1].sum() <= least), largest)
 
     @property
     def largest_shift(self) -> int:

@@ -32,6 +32,7 @@ class Processor:
     launch: int = 50                        # of a call of a kernel: arguments, prologue, epilogue
     code: int = 500                         # bytes of a kernel's function, where its price does not say
     turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
+    spill: float = 0.0                      # of a value that a loop has no register for, an element; 0: unknown
     clock_hz: int = 0                       # the usual clock; 0: unknown, and no time can be given
     registers: int = 13                     # r0 to r12, what a kernel may keep live
     cpi: float = 1.0                        # cycles an instruction takes, typically, code and data without wait states

@@ -73,14 +73,6 @@ static inline int32_t f2c_upper(int32_t x, int32_t low)
 #define F2C_TIMES_5(x) x x x x x
 #define F2C_TIMES_6(x) x x x x x x
 #define F2C_TIMES_7(x) x x x x x x x
-#define F2C_TIMES_8(x) x x x x x x x x
-#define F2C_TIMES_9(x) F2C_TIMES_8(x) x
-#define F2C_TIMES_10(x) F2C_TIMES_8(x) x x
-#define F2C_TIMES_11(x) F2C_TIMES_8(x) x x x
-#define F2C_TIMES_12(x) F2C_TIMES_8(x) x x x x
-#define F2C_TIMES_13(x) F2C_TIMES_8(x) x x x x x
-#define F2C_TIMES_14(x) F2C_TIMES_8(x) x x x x x x
-#define F2C_TIMES_15(x) F2C_TIMES_8(x) x x x x x x x
 #define F2C_BUT_ONE_1 F2C_TIMES_0
 #define F2C_BUT_ONE_2 F2C_TIMES_1
 #define F2C_BUT_ONE_3 F2C_TIMES_2
@@ -89,14 +81,6 @@ static inline int32_t f2c_upper(int32_t x, int32_t low)
 #define F2C_BUT_ONE_6 F2C_TIMES_5
 #define F2C_BUT_ONE_7 F2C_TIMES_6
 #define F2C_BUT_ONE_8 F2C_TIMES_7
-#define F2C_BUT_ONE_9 F2C_TIMES_8
-#define F2C_BUT_ONE_10 F2C_TIMES_9
-#define F2C_BUT_ONE_11 F2C_TIMES_10
-#define F2C_BUT_ONE_12 F2C_TIMES_11
-#define F2C_BUT_ONE_13 F2C_TIMES_12
-#define F2C_BUT_ONE_14 F2C_TIMES_13
-#define F2C_BUT_ONE_15 F2C_TIMES_14
-#define F2C_BUT_ONE_16 F2C_TIMES_15
 #define F2C_BY_TWO_1(two, one) one
 #define F2C_BY_TWO_2(two, one) two
 #define F2C_BY_TWO_3(two, one) two one
@@ -105,14 +89,6 @@ static inline int32_t f2c_upper(int32_t x, int32_t low)
 #define F2C_BY_TWO_6(two, one) two two two
 #define F2C_BY_TWO_7(two, one) two two two one
 #define F2C_BY_TWO_8(two, one) two two two two
-#define F2C_BY_TWO_9(two, one) F2C_BY_TWO_8(two, one) one
-#define F2C_BY_TWO_10(two, one) F2C_BY_TWO_8(two, one) two
-#define F2C_BY_TWO_11(two, one) F2C_BY_TWO_8(two, one) two one
-#define F2C_BY_TWO_12(two, one) F2C_BY_TWO_8(two, one) two two
-#define F2C_BY_TWO_13(two, one) F2C_BY_TWO_8(two, one) two two one
-#define F2C_BY_TWO_14(two, one) F2C_BY_TWO_8(two, one) two two two
-#define F2C_BY_TWO_15(two, one) F2C_BY_TWO_8(two, one) two two two one
-#define F2C_BY_TWO_16(two, one) F2C_BY_TWO_8(two, one) two two two two
 #define F2C_BY_FOUR_1(four, one) one
 #define F2C_BY_FOUR_2(four, one) one one
 #define F2C_BY_FOUR_3(four, one) one one one
@@ -121,14 +97,6 @@ static inline int32_t f2c_upper(int32_t x, int32_t low)
 #define F2C_BY_FOUR_6(four, one) four one one
 #define F2C_BY_FOUR_7(four, one) four one one one
 #define F2C_BY_FOUR_8(four, one) four four
-#define F2C_BY_FOUR_9(four, one) four four one
-#define F2C_BY_FOUR_10(four, one) four four one one
-#define F2C_BY_FOUR_11(four, one) four four one one one
-#define F2C_BY_FOUR_12(four, one) four four four
-#define F2C_BY_FOUR_13(four, one) four four four one
-#define F2C_BY_FOUR_14(four, one) four four four one one
-#define F2C_BY_FOUR_15(four, one) four four four one one one
-#define F2C_BY_FOUR_16(four, one) four four four four
 
 /** Four pixels (c, d twice): 12 instructions for 16 products. The first step adds to where sums start, e0 and x0. */
 #define F2C_STEP_4(high) \

@@ -4,7 +4,6 @@ Their portable bodies on the host equal numpy to the bit, and so does the board.
 """
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,7 @@ from hypothesis import strategies as st
 from fuse2c import toolchain
 from fuse2c.bench import bench, worst_case
 from fuse2c.check import sanitized
-from fuse2c.codegen import project
-from fuse2c.kernels import dsp
+from fuse2c.kernels import dsp, dsp_widen
 from fuse2c.measure import qemu
 
 I8, U8 = np.int8, np.uint8
@@ -107,45 +105,16 @@ def test_drawn_depthwise_behind_pointwise(tmp_path: Path) -> None:
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("share", ["auto", "never"])
-def test_layers_of_one_shape_share_their_innermost_loops(share: str, tmp_path: Path) -> None:
-    """Each with its own weights, biases and multipliers, inside of one joined kernel."""
-    b = Builder()
-    style = Style(I8(-128), I8(0), I8(-128), channels=True)
-    x = style.x(b, 1, 6, 4, 9)
-    pointwise = cases.Layer((1, 6, 4, 9), (6, 6, 1, 1), {}, False)
-    depthwise = cases.Layer((1, 6, 4, 9), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}, False)
-    for part in (pointwise, depthwise, pointwise, depthwise):
-        x = b.requantise(part.sum(style, b, x), 0.037, I8(-128))
-    style.y(b, pointwise.sum(style, b, x), 6)
-    compiled = m4(b, tmp_path, share_kernels=share)
-    text = "\n".join(project.model_view(compiled.plan).kernels)
-    assert compiled.plan.launches == 1
-    found = re.findall(r"Shared by (\d) steps[^(]*? \*?m\d*_(\w+)\(", text)
-    assert found == [("3", "widen3"), ("3", "tile3"), ("2", "row")] * (share == "auto")
-    assert_c_is_reference(compiled)
-
-
-def test_layers_of_other_sizes_share_their_innermost_loops(tmp_path: Path) -> None:
-    """Depths, numbers of outputs, widths and distances are parameters, with bounds of loops that hold for all."""
-    b = Builder()
-    style = Style(I8(-128), I8(0), I8(-128), channels=True)
-    x = style.x(b, 1, 16, 5, 24)
-    for channels, outs, stride in ((16, 32, 1), (32, 48, 2)):
-        pointwise = cases.Layer(x_shape := (1, channels, 5, 24 // stride), (outs, channels, 1, 1), {}, False)
-        x = b.requantise(pointwise.sum(style, b, x), 0.037, I8(-128))
-        depthwise = cases.Layer((1, outs, *x_shape[2:]), (outs, 1, 3, 3), {"group": outs, "pads": [1, 1, 1, 1]}, False)
-        x = b.requantise(depthwise.sum(style, b, x), 0.037, I8(-128))
-        x = b.op("MaxPool", x, kernel_shape=[1, 2], strides=[1, 2])
-    b.output(x)
-    compiled = m4(b, tmp_path)
-    text = project.files(compiled.plan)[f"{compiled.plan.graph.name}.c"]
-    tile, row = (re.search(rf"{name}\([^)]*\)\n{{.*?\n}}\n", text, re.DOTALL) for name in ("_tile4", "_row"))
-    assert tile and row
-    assert {"int32_t words", "int32_t pairs", "int32_t y_sc"} <= set(re.findall(r"int32_t \w+", tile[0]))
-    assert {"int32_t out_c", "int32_t x_sc", "int32_t middle"} <= set(re.findall(r"int32_t \w+", row[0]))
-    assert "F2C_LOOPBOUND(16, 24)" in tile[0] and "F2C_LOOPBOUND(32, 48)" in row[0] and "F2C_LOOPBOUND(3, 6)" in row[0]
-    assert_c_is_reference(compiled)
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 6, 7, 8, 9, 30])
+def test_elements_are_multiplied_once(channels: int) -> None:
+    """Also where fours overlap; and words are read in the order in which elements are widened."""
+    seg = dsp_widen.Segments(channels)
+    found = [k for pair in seg.pairs for k in pair if k >= 0]
+    assert sorted(found) == list(range(channels))
+    assert len(seg.pairs) == (2 * seg.quads if seg.first else -(-channels // 2))
+    starts = [0, *range(seg.first or 4, 4 * seg.quads, 4)][:seg.quads]
+    loaded = [(start + k, start + k + 2) for start in starts for k in (0, 1)]
+    assert all(k in (-1, at) for pair, ats in zip(seg.pairs, loaded, strict=False) for k, at in zip(pair, ats, strict=True))
 
 
 @pytest.mark.parametrize("least", [-127, -128])

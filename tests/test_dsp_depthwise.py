@@ -19,7 +19,7 @@ from fuse2c.bench import bench, worst_case
 from fuse2c.measure import qemu
 
 I8, U8 = np.int8, np.uint8
-TICK = 40           # instructions: how finely the boards' timer counts them
+TICK = 80           # instructions: twice what the boards' timer counts as one
 STYLE = cases.Style(I8(-128), I8(0), I8(11), channels=True)
 
 

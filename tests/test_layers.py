@@ -18,7 +18,7 @@ FLOORS = [
     {"op"},
     {"kernels"},
     {"ops", "target", "toolchain"},
-    {"plan", "frontend", "fusion", "price", "calibrate"},
+    {"plan", "frontend", "fusion", "price", "pressure", "calibrate"},
     {"passes"},
     {"pipeline", "codegen", "measure", "wcet"},
     {"check", "fission"},
@@ -29,7 +29,8 @@ FLOORS = [
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 # Neighbours on one floor that may be imported all the same.
-PEERS = {"frontend": {"plan"}, "price": {"plan"}, "fusion": {"plan"}, "commands": {"__init__"}, "cli": {"__init__", "commands"},
+PEERS = {"frontend": {"plan"}, "price": {"plan", "pressure"}, "pressure": {"plan"}, "fusion": {"plan"},
+         "commands": {"__init__"}, "cli": {"__init__", "commands"},
          "__main__": {"__init__", "cli"}}
 
 # The only files under fuse2c/ that may import a library.

@@ -89,7 +89,7 @@ def test_shift_leaves_the_greatest_multiplier_below_two_to_the_31() -> None:
     for scale in (1.0 - 2.0 ** -33, 1.0, 2.0 ** -20, 0.75, 1e9, 1e-30, 0.003):
         r = Requant("fixed", (scale, scale / 3), (scale, scale / 3), 0, -128, 127)
         assert r.multipliers.min() >= 0 and r.multipliers.max() <= 2 ** 31 - 1
-        lost = quant.LOST_BITS * (r.shift == quant.COMMON_SHIFT)
+        lost = quant.LOST_BITS * (r.shift in quant.COMMON_SHIFTS)
         assert r.shift in (1, quant.SHIFT_MAX) or r.multipliers.max() >= 2 ** (30 - lost) - 1
 
 
@@ -102,8 +102,8 @@ def test_layers_have_one_shift_where_nothing_is_lost() -> None:
         assert largest - quant.LOST_BITS <= r.shift <= largest
         moved, least = (quant._multipliers(r, shift)[1].sum() for shift in (r.shift, largest))
         assert moved <= least and r.proved == (moved == 0)
-        seen.add((r.shift == quant.COMMON_SHIFT, largest > quant.COMMON_SHIFT))
-    assert {(True, True), (False, True)} <= seen
+        seen |= {r.shift if r.shift in quant.COMMON_SHIFTS else 0} if largest > max(quant.COMMON_SHIFTS) else set()
+    assert seen == {0, *quant.COMMON_SHIFTS}
 
 
 # --- the twin in C ---------------------------------------------------------------------------------------------------

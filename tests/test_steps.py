@@ -1,6 +1,7 @@
 """--step-budget: the same inference in steps, each within the budget; contexts that know nothing of each other."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from fuse2c.cli import cli
 from fuse2c.errors import PlanError
 from fuse2c.passes._units import units
 
+I8 = np.int8
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 TICK = 40               # instructions: the granularity of the emulated timer
 HARNESS = 24            # instructions around the call that is measured, up to the readings of the timer
@@ -163,12 +165,34 @@ def depthwise() -> Builder:
     return b
 
 
-@pytest.mark.parametrize(("make", "channels"), [(chain, {10, 70}), (depthwise, {12})])
-def test_depthwise_layers_and_the_long_ones_of_a_chain_are_split(make: Callable[[], Builder], channels: set[int],
-                                                                 tmp_path: Path) -> None:
-    whole, model = compile(make(), tmp_path), compile(make(), tmp_path, step_budget=2500)
-    assert {int(d.reason.split(" channels")[0].split()[-1]) for d in model.plan.decisions if d.stage == "split"} == channels
-    assert model.plan.slices is not None and max(model.plan.slices.bounds) <= 2500
+def wide() -> Builder:
+    """Two rows of many columns and few channels: steps, gaps and groups, windows that reach into the padding on one side."""
+    b = Builder()
+    y = b.op("Conv", b.stored((1, 3, 2, 163), 0.05, np.int8(-9)), b.weights((4, 3, 2, 9), 0.002), pads=[1, 5, 0, 1])
+    y = b.requantise(b.op("Relu", y), 0.05, np.int8(-128))
+    y = b.op("Conv", y, b.weights((4, 2, 1, 5), 0.01), pads=[0, 4, 0, 4], dilations=[1, 2], strides=[1, 3], group=2)
+    b.output(b.quantise(y, 0.1, np.int8(3)))
+    return b
+
+
+def single() -> Builder:
+    """One column of many channels."""
+    b = Builder()
+    b.output(b.quantise(b.op("Conv", b.stored((1, 90, 3, 1), 0.05, np.int8(-9)), b.weights((44, 90, 1, 1), 0.002)), 0.1, I8(3)))
+    return b
+
+
+@pytest.mark.parametrize(("make", "budget", "split"), [
+    (chain, 2500, {"10 channels", "70 channels"}), (depthwise, 2500, {"11 columns"}),
+    (wide, 6000, {"161 columns", "54 columns"}),
+    (single, 4000, {"44 channels"})])
+def test_long_rows_are_split(make: Callable[[], Builder], budget: int, split: set[str], tmp_path: Path) -> None:
+    """By columns, or where they are too few by channels; of a chain the long ones."""
+    whole, model = compile(make(), tmp_path), compile(make(), tmp_path, step_budget=budget)
+    reasons = [d.reason.partition(":")[0] for d in model.plan.decisions if d.stage == "split"]
+    assert {" ".join(reason.split()[-2:]) for reason in reasons} == split
+    assert model.plan.slices is not None and max(model.plan.slices.bounds) <= budget
+    assert model.plan.macs == whole.plan.macs
     row = samples(whole.plan, 1)[0]
     with HostModel(whole.plan) as host:
         want = host.run(row)
@@ -177,6 +201,22 @@ def test_depthwise_layers_and_the_long_ones_of_a_chain_are_split(make: Callable[
         run_to_end(inference)
         for t, got in inference.outputs().items():      # other kernels add floats in another order
             assert np.allclose(got, want[t], rtol=1e-5) if got.dtype.kind == "f" else np.array_equal(got, want[t])
+
+
+@needs_qemu
+@pytest.mark.parametrize("make", [wide, single])
+def test_the_least_budget_of_long_rows(make: Callable[[], Builder], tmp_path: Path) -> None:
+    """It is far less than a row takes, and what the refusal names is proven to do."""
+    pytest.importorskip("capstone", reason="capstone is not installed: pip install 'fuse2c[wcet]'")
+    pytest.importorskip("highspy", reason="highspy is not installed: pip install 'fuse2c[wcet]'")
+    whole = compile(make(), tmp_path, target="cortex-m4").wcet().instructions
+    with pytest.raises(PlanError, match="a budget of at least") as refused:
+        compile(make(), tmp_path, target="cortex-m4", step_budget=100).proven()
+    least = int(re.findall(r"at least (\d+)", refused.value.hint)[0])
+    found = compile(make(), tmp_path, target="cortex-m4", step_budget=least).proven().plan.slices
+    assert found is not None and max(found.bounds) <= least < whole / 10
+    with pytest.raises(PlanError, match=f"at least {least}"):
+        compile(make(), tmp_path, target="cortex-m4", step_budget=least - 1).proven()
 
 
 @pytest.mark.parametrize(("options", "words"), [

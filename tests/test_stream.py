@@ -134,9 +134,10 @@ def test_polishing_helps_and_never_harms(tmp_path: Path) -> None:
     plan = compile(wide(), tmp_path, optimize="ram").plan
     buffers = place.lifetimes(plan)
     bounds = place.all_bounds(buffers)
+    near = place.neighbours(bounds, len(buffers))
     for sequence in (list(range(len(buffers))), list(range(len(buffers)))[::-1]):
-        first = place.pack(sequence, buffers, bounds)
-        better = place.polished(sequence, first, buffers, bounds, 0)
+        first = place.pack(sequence, near)
+        better = place.polished(sequence, first, buffers, near, 0)
         assert place.top(buffers, better) <= place.top(buffers, first)
         for (i, j), (low, high) in bounds.items():
             assert not low < better[j] - better[i] < high

@@ -10,6 +10,7 @@ LOOP = re.compile(r"^(\s*)for \(int32_t (\w+) = (.+?); \2 < (.+?); (?:\+\+\2|\2 
 STREAM = re.compile(r"^(\s*)for \(const int32_t \*const (\w+) = &w\[(\w+) \* \w+\]; w < \2;\) \{$")
 """Over a stream of so many pieces of so many words."""
 BOUND = "F2C_LOOPBOUND"
+GIVEN = re.compile(rf"^\s*{BOUND}\((\d+), (\d+)\)$")
 
 Bound = tuple[int, int]
 """The least and the most turns of a loop."""
@@ -45,16 +46,20 @@ def annotated(text: str, found: Sequence[Bound | None]) -> str:
 def _found(lines: Sequence[str], rows: Mapping[str, int]) -> Iterator[Bound | None]:
     """The bounds of the loops of a text."""
     constants: dict[str, int] = {}
-    function = ""
+    function, given = "", None
     for line in lines:
-        if found := FUNCTION.match(line):
+        if found := GIVEN.match(line):
+            given = int(found[1]), int(found[2])
+        elif found := FUNCTION.match(line):
             function, constants = found[1], {}
         elif ENUM.match(line):
             constants |= {name: int(value) for name, value in re.findall(r"(\w+) = (-?\d+)", line)}
         elif found := LOOP.match(line):
-            yield _bounds(found[3], found[4], found[5] or "1", constants, rows.get(function, 0))
+            yield given or _bounds(found[3], found[4], found[5] or "1", constants, rows.get(function, 0))
+            given = None
         elif found := STREAM.match(line):
-            yield _bounds("0", found[3], "1", constants, 0)
+            yield given or _bounds("0", found[3], "1", constants, 0)
+            given = None
 
 
 def _bounds(first: str, end: str, step: str, constants: Mapping[str, int], rows: int) -> Bound | None:

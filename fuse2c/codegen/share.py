@@ -1,7 +1,8 @@
 """Kernels that differ in their weights only become one C function: the tables are its first parameters.
 
 So do the innermost loops of kernels of other sizes: of what their constants say, depths, numbers of outputs and distances
-are parameters, if the loops are the same otherwise.
+are parameters, if the loops are the same otherwise. So are the factors and offsets by which their elements are finished: a
+core has those in registers. Shifts are none, which are a part of instructions.
 """
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ from fuse2c.plan import Plan
 FUNCTION = re.compile(r"(?:/\*[^\n]*\*/\n)?^static [^\n]*?\b(\w+)\([^\n]*\)\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
-FREE = frozenset({"WORDS", "QUADS", "PAIRED", "PAIRS", "PAIR", "GROUP_OUT", "GROUP_C", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
+GIVEN = re.compile(rf"^ *{loops.BOUND}\(.*\n", re.MULTILINE)
+FREE = frozenset({"WORDS", "QUADS", "FIRST", "PAIR", "GROUP_OUT", "GROUP_C", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
                   "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
+FINISHED = re.compile(r"(?<== )f2c_(?:requant|narrow)_[su]8\(.*(?=, \d+\);)")
+NUMBER = re.compile(r"(?<![\w.\[])-?\d+\b(?!\.)")
 
 
 def kernels(plan: Plan, views: Sequence[View]) -> tuple[tuple[View, ...], tuple[str, ...]]:
@@ -82,6 +86,7 @@ class Core:
     suffix: str                     # what makes the name, behind that of the kernel
     functions: Mapping[str, str]    # texts by name, the core's last; they name no constants that may be parameters
     constants: Mapping[str, int]    # of the core
+    numbers: Mapping[str, int]      # factors and offsets in the others, in order, under names that are those of no constant
     bounds: tuple[tuple[int, int] | None, ...]      # of its loops, in order
 
     @property
@@ -102,11 +107,14 @@ def share_cores(model: str, views: Sequence[View], texts: list[str]) -> list[str
             name = next(n for n in _names(f"{model}{first.suffix}") if n not in names)
             names.add(name)
             free = [k for k in first.constants if len({core.constants[k] for core in group}) > 1]
-            out[first.kernel] += f"{_shared(views[first.kernel], group, name, free)}\n"
+            lifts = _lifts(group)
+            out[first.kernel] += f"{_shared(views[first.kernel], group, name, free, lifts)}\n"
             for core in group:
                 v = views[core.kernel]
-                given = [v.table[k] for k in used_keys(v, core.text)] + [f"/* {k.lower()} */ {core.constants[k]}" for k in free]
-                texts[core.kernel] = _borrower(v, texts[core.kernel], core, f"{name}({''.join(f'{g}, ' for g in given)}")
+                values = {k: core.constants[k] for k in free} | {new: core.numbers[k] for k, new in lifts.items() if k == new}
+                tables = "".join(f"{v.table[k]}, " for k in used_keys(v, core.text))
+                numbers = "".join(f"/* {k.lower()} */ {n}, " for k, n in values.items())
+                texts[core.kernel] = _borrower(v, texts[core.kernel], core, (f"{name}({tables}", numbers))
     return [text.rstrip("\n") + "\n" if text else "" for text in out]
 
 
@@ -116,7 +124,7 @@ def _alike(views: Sequence[View], texts: Sequence[str]) -> list[list[Core]]:
     for core in (core for i, v in enumerate(views) for core in cores(i, v, texts[i])):
         v = views[core.kernel]
         types = [f"{k} {v.table_ctype[k]}" for k in used_keys(v, core.text)]
-        plain = re.sub(r"^/\*.*\*/\n", "", core.text, flags=re.MULTILINE)
+        plain = re.sub(r"^/\*.*\*/\n", "", lifted(core, {k: k for k in core.numbers}), flags=re.MULTILINE)
         fixed = [f"{k} {n}" for k, n in core.constants.items() if k not in FREE]
         key = (re.sub(rf"\b{v.function}_", "@_", plain), *types, *fixed, *(k for k in core.constants if k in FREE))
         alike.setdefault(key, []).append(core)
@@ -136,25 +144,59 @@ def cores(kernel: int, v: View, text: str) -> Iterator[Core]:
         if CORE.search(part) and not any(CORE.search(p) and f"{n}(" in part for n, p in parts.items() if n != name):
             helpers = {n: p for n, p in parts.items() if not CORE.search(p) and n != name and f"{n}(" in part}
             constants = {k: int(n) for line in ENUM.findall(part) for k, n in re.findall(r"(\w+) = (-?\d+)", line)}
-            yield Core(kernel, name, name.removeprefix(v.function), helpers | {name: ENUM.sub("", part)}, constants,
-                       loops.bounds(part))
+            numbers = {f"{'FACTOR' if '* ' in m.string[m.start() - 3:m.start()] else 'OFFSET'}_{i}": int(m[0])
+                       for i, m in enumerate(n for p in helpers.values() for n in _numbers(p))}
+            functions = helpers | {name: ENUM.sub("", GIVEN.sub("", part))}
+            yield Core(kernel, name, name.removeprefix(v.function), functions, constants, numbers, loops.bounds(part))
 
 
-def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str]) -> str:
-    """A core of its own name, with tables and the constants `free` as parameters."""
+def _lifts(group: Sequence[Core]) -> dict[str, str]:
+    """Numbers that are to be parameters, with the name of the first that is the same in each core of a group."""
+    first: dict[tuple[int, ...], str] = {}
+    every = {k: tuple(core.numbers[k] for core in group) for k in group[0].numbers}
+    return {k: first.setdefault(values, k) for k, values in every.items() if len(set(values)) > 1}
+
+
+def lifted(core: Core, names: Mapping[str, str]) -> str:
+    """The text of a core in which some numbers are parameters of the other functions, and constants where it calls them."""
+    left, changed = iter(core.numbers), dict(core.functions)
+    for function in [f for f in changed if f != core.name]:
+        text, own = _named(changed[function], [names.get(next(left), "") for _ in _numbers(changed[function])])
+        given = "".join(f"{k}, " for k in own)
+        changed = {f: re.sub(rf"\b{function}\(", f"{function}({given}", part) for f, part in changed.items()}
+        declared = "".join(f"int32_t {k.lower()}, " for k in own)
+        changed[function] = text.replace(f"{function}(", f"{function}({declared}", 1)
+    return "\n".join(changed.values())
+
+
+def _numbers(text: str) -> list[re.Match[str]]:
+    """Where a function has numbers that may be parameters."""
+    return [n for f in FINISHED.finditer(text) for n in NUMBER.finditer(text, *f.span())]
+
+
+def _named(text: str, names: Sequence[str]) -> tuple[str, list[str]]:
+    """A function with parameters of these names in the places of its numbers ("": none), and which it then has."""
+    for m, name in reversed(list(zip(_numbers(text), names, strict=True))):
+        text = text[:m.start()] + (name.lower() or m[0]) + text[m.end():]
+    return text, [k for k in dict.fromkeys(names) if k]
+
+
+def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str], lifts: Mapping[str, str]) -> str:
+    """A core of its own name, with tables, the constants `free` and the numbers `lifts` as parameters."""
     first = group[0]
     bounds = [None if any(b is None for b in each) else (min(b[0] for b in each if b), max(b[1] for b in each if b))
               for each in zip(*(core.bounds for core in group), strict=True)]
-    text = with_parameters(v, first.text, tuple(v.table), set(first.functions))
+    text = with_parameters(v, lifted(first, lifts), tuple(v.table), set(first.functions))
     core = {m[1]: m[0] for m in FUNCTION.finditer(text)}[first.name]
     kept = [f"{k} = {n}" for k, n in first.constants.items() if k not in free]
     lines = "".join(f"    enum {{ {', '.join(kept[i:i + 6])} }};\n" for i in range(0, len(kept), 6))
     changed = loops.annotated(core, bounds).replace("\n{\n", f"\n{{\n{lines}", 1)
+    free = [*free, *dict.fromkeys(lifts.values())]
     for k in free:
         changed = re.sub(rf"\b{k}\b", k.lower(), changed)
     tables = sum(f"t_{k}," in core for k in v.table)
     given = "".join(f"int32_t {k.lower()}, " for k in free)
-    declared = rf"\b({first.name}\((?:const \w+ \*restrict t_\w+, ){{{tables}}})"
+    declared = rf"\b({first.name}\((?:const \w+ \*restrict t_\w+, ){{{tables}}}(?:const \w+ \*w, )?)"
     changed = re.sub(declared, rf"\1{given}", changed, count=1)
     users = f"Shared by {len(group)} steps. */" if len(group) > 1 else "*/"
     changed = re.sub(r"^(/\*.*)\*/$", rf"\1{users}", changed, count=1, flags=re.MULTILINE)
@@ -165,13 +207,13 @@ def _shared(v: View, group: Sequence[Core], name: str, free: Collection[str]) ->
     return text
 
 
-def _borrower(v: View, text: str, core: Core, call: str) -> str:
-    """A kernel that calls a shared core; what only its own core needed is gone."""
+def _borrower(v: View, text: str, core: Core, call: tuple[str, str]) -> str:
+    """A kernel that calls a shared core, which has `call` around a stream of weights; what only its own core needed is gone."""
     for gone in reversed(list(core.functions)):
         parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
         if gone == core.name or (gone in parts and not any(f"{gone}(" in p for n, p in parts.items() if n != gone)):
             text = text.replace(f"{parts[gone]}\n", "")
-    return re.sub(rf"\b{core.name}\(", call, text)
+    return re.sub(rf"\b{core.name}\((&\w+\[[^]]*\], )?", lambda m: f"{call[0]}{m[1] or ''}{call[1]}", text)
 
 
 def with_parameters(v: View, text: str, keys: Sequence[str], changed: Collection[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuse2c.kernels import dsp, dsp_depthwise, dsp_stream, fields, tiling, windowing
+from fuse2c.kernels import dsp, dsp_depthwise, dsp_stream, dsp_widen, fields, tiling, windowing
 from fuse2c.kernels.conv import (
     base_spec,
     is_depthwise,
@@ -112,7 +112,7 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         x, y = c.type(0), c.y[0]
         names = windowing.constants(c, c.attrs.window)
         groups = c.attrs.group
-        seg = dsp.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
+        seg = dsp_widen.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
         found = dsp.runs(names["OUT_W"], pixels)
         end = dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
@@ -155,7 +155,7 @@ def is_alone(c: Call) -> str:
 
 
 def strips(c: Call, names: dict[str, int], loose: bool, words: int,
-           widest: dsp.Strip | fields.Strip) -> tuple[dict[str, int], int]:
+           widest: dsp_widen.Strip | fields.Strip) -> tuple[dict[str, int], int]:
     """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
     x = c.type(0)
     in_line = not loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])

@@ -17,7 +17,8 @@ import numpy as np
 
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels import tiling
-from fuse2c.kernels.tiling import Block, Lane, Store, Tile
+from fuse2c.kernels.dsp_widen import Segments, arranged, times
+from fuse2c.kernels.tiling import Block, Lane, Pass, Store, Tile
 from fuse2c.op import Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
@@ -26,7 +27,7 @@ LARGEST = 4             # pixels of a tile: more accumulators than eight do not 
 TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smaller ones take less scratch
 DENSE = 8               # outputs of a tile that widens on the way
 LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/10 slower, without scratch
-LEAST, USUAL, MOST = 4, 8, 16   # steps of one trip of the inner loop
+USUAL, HALF = 8, 4      # steps of one trip of the inner loop
 UPPER = 8               # bits by which the sums of odd outputs are shifted, as they are collected
 
 
@@ -75,93 +76,10 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A word of widened elements, and where it goes."""
-
-    slot: int
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Four elements to widen, `at` elements into a strip, and what can be stored once they are there."""
-
-    index: int
-    at: str
-    moves: tuple[Move, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """What a tile's pixels read of one row of the input, and how that becomes words of the tile."""
-
-    groups: int                     # a gathered strip: so many times ...
-    width: int                      # ... so many columns of the input
-    columns: tuple[Column, ...]     # for four elements of each: stored side by side where two go to neighbouring slots
-    slots: int                      # words that those take
-    rest: tuple[Move, ...]          # last words, of elements that fill no group of four
-    end: int                        # words that these take
-
-
-@dataclass(frozen=True, slots=True)
-class Segments:
-    """The elements under a row of the window, for pixels side by side; `pixel` elements are one of them, if they are more."""
-
-    channels: int
-    taps: int = 1
-    stride: int = 1
-    dilation: int = 1
-    pixel: int = 0
-
-    @property
-    def shared(self) -> bool:
-        """Whether columns are widened one by one, for all windows that they are in, not windows as a whole."""
-        return self.taps > 1 and self.channels % 4 == 0
-
-    @property
-    def loose(self) -> bool:
-        """Whether strips have to be gathered, without the columns between taps."""
-        return not self.shared and (self.dilation > 1 or (self.taps > 1 and self.pixel > self.channels))
-
-    @property
-    def step(self) -> int:
-        """The distance of neighbouring columns in a strip."""
-        return self.channels if self.loose else max(self.pixel, self.channels)
-
-    @property
-    def length(self) -> int:
-        """Elements of one unit: a column if they are shared, else all under a row of the window."""
-        return self.channels if self.shared else self.channels * self.taps
-
-    def strip(self, pixels: int) -> Strip:
-        """The strip of a tile."""
-        taps = self.taps if self.shared else 1
-        step, near = (self.stride, self.dilation) if self.shared else (self.taps if self.loose else self.stride, 1)
-        used = sorted({p * step + tap * near for p in range(pixels) for tap in range(taps)})
-        moves: dict[int, list[Move]] = {c: [] for c in used}
-        for tap in range(taps):
-            for first in range(0, pixels, 2):
-                pair = range(first, min(first + 2, pixels))
-                moves[pair[-1] * step + tap * near] += [
-                    Move((2 * tap + half) * pixels + p, f"{name}{p * step + tap * near}")
-                    for half, name in enumerate(("low", "high")) for p in pair]
-        columns = tuple(Column(c, times("IN_C", c), tuple(moves[c])) for c in used)
-        whole = self.length // 4 * 4
-        rest = [] if self.shared else [(a - whole, (b if b >= 0 else a) - whole) for a, b in pairs(self.length)[whole // 2:]]
-        at = [p * step * self.step for p in range(pixels)]
-        last = tuple(Move(n * pixels + p, f"f2c_pair(s[{at[p] + a}], s[{at[p] + b}])")
-                     for n, (a, b) in enumerate(rest) for p in range(pixels))
-        span = (pixels - 1) * self.stride + (self.taps - 1) * self.dilation + 1
-        groups, width = (pixels, self.taps) if self.loose else (1, span)
-        return Strip(groups, width, columns, 2 * taps * pixels, last, len(last))
-
-
-@dataclass(frozen=True, slots=True)
 class Behind(Block):
-    """Outputs in blocks; so many words follow the products of each. Texts: the head of their loop, the way to the next."""
+    """Outputs in blocks; so many words follow the products of each. `advance`: how far the next ones are, as C text."""
 
     behind: int = 0
-    head: str = ""
     advance: str = ""
 
 
@@ -225,23 +143,17 @@ def why_not(w: np.ndarray | None) -> str:
     return "" if w.dtype == np.int8 else "the weights less their zero point do not fit into 8 bits"
 
 
-def pairs(length: int) -> tuple[tuple[int, int], ...]:
-    """Which elements of a segment share a word: those that a widening instruction leaves side by side; -1: none."""
-    whole = length // 4 * 4
-    found = [p for k in range(0, whole, 4) for p in ((k, k + 2), (k + 1, k + 3))]
-    return (*found, *((k, k + 1 if k + 1 < length else -1) for k in range(whole, length, 2)))
-
-
 def unrolled(words: int) -> int:
-    """Steps of one trip of the inner loop, about eight, so that layers of most depths share it; 0: none divides them."""
-    if words < LEAST:
-        return words
-    return min((n for n in range(LEAST, MOST + 1) if words % n == 0), key=lambda n: (abs(n - USUAL), -n), default=0)
+    """Steps of one trip of the inner loop: all of few, else eight or four, so that layers of all depths share two loops."""
+    return words if words < USUAL else next((n for n in (USUAL, HALF) if words % n == 0), 0)
 
 
 def padded(words: int) -> int:
-    """Words of a stream such that the inner loop can be unrolled without a rest."""
-    return next(n for n in range(words, 2 * words + 1) if unrolled(n))
+    """Words of a stream such that the inner loop has no rest. Trips of eight steps save one word in 32 or so."""
+    if words < USUAL:
+        return words
+    by_eight, by_four = (-(-words // n) * n for n in (USUAL, HALF))
+    return by_eight if 32 * by_eight <= 33 * by_four else by_four
 
 
 def packing(x: TensorType, w: np.ndarray, bias: np.ndarray) -> str:
@@ -284,41 +196,37 @@ def pack(w: np.ndarray, bias: np.ndarray, block: int, form: str, multipliers: np
     return np.concatenate(parts)
 
 
-def arranged(w: np.ndarray, seg: Segments) -> np.ndarray:
-    """[outputs, depth] -> [outputs, 2 * words], depth being rows of the window; zeros where a word has room."""
-    if seg.shared:
-        quads = w.reshape(w.shape[0], -1, seg.taps, seg.channels // 4, 4)
-        w = np.ascontiguousarray(quads.transpose(0, 1, 3, 2, 4)).reshape(w.shape[0], -1)
-    length = seg.taps * seg.channels
-    order = np.asarray([k for pair in pairs(length) for k in pair])
-    rows = w.reshape(w.shape[0], -1, length)
-    found = np.concatenate([rows, np.zeros_like(rows[:, :, :1])], axis=2)[:, :, order]
-    return found.reshape(w.shape[0], -1)
-
-
-def times(name: str, n: int) -> str:
-    """C text of n times a constant."""
-    return ("0", name)[n] if n < 2 else f"{n} * {name}"
-
-
 def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) -> Tile:
     """The sums s[..] of a tile, pixels of the even output first; y: distance of neighbouring channels and pixels of the result.
 
-    A last even output is computed with an odd one that nobody stores.
+    A single output is computed twice and stored once.
     """
-    behind = (form == "apart") + 2 * (end.multipliers is not None)
-    paired = outputs // 2 * 2
+    behind, size = (form == "apart") + 2 * (end.multipliers is not None), min(outputs, 2)
+    order = [(p, o) for o in range(size) for p in range(pixels)]
+    lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
+    return Tile(range(pixels), ((Behind(0, outputs, size, behind, "Y_SC" if y[0] != 1 else str(size)), lanes),))
+
+
+def passes(outputs: int, channels: int, grouped: bool, counted: bool) -> tuple[Pass, ...]:
+    """The calls of a tile: for all pairs of outputs, and where their number is odd, once more for the last two.
+
+    channels: distance of neighbouring ones of the result; counted: the finishing function is told the number of a channel.
+    """
     made = []
-    for first, last, size in ((0, paired, 2), (paired, outputs, 1)):
-        if first < last:
-            start, stop = ("0", "PAIRED") if size == 2 else ("PAIRED", "GROUP_OUT")
-            head = f"for (int32_t oc = {start}; oc < {stop}; oc += 2)"
-            if end.multipliers is not None or end.single:       # no channel is named: the stream says where the end is
-                head = f"for (const int32_t *const w_end = &w[{'PAIRS' if size == 2 else '1'} * PAIR]; w < w_end;)"
-            order = [(p, o) for o in range(size) for p in range(pixels)]
-            lanes = tuple(_pair_lane(p, o, pixels, form, y, end) for p, o in (order if y[0] != 1 else sorted(order)))
-            made.append((Behind(first, last, size, behind, head, "Y_SC" if y[0] != 1 else str(size)), lanes))
-    return Tile(range(pixels), tuple(made))
+    for last in range(1 + (outputs % 2 and outputs > 1)):
+        stream = " + ".join(["group * STREAM"] * grouped + ["PAIRS * PAIR"] * last) or "0"
+        places = ["ox * Y_SW", *["group * GROUP_OUT * Y_SC"] * grouped]
+        places += ["GROUP_OUT - 2" if channels == 1 else "(GROUP_OUT - 2) * Y_SC"] * last
+        at = places[0] if len(places) == 1 else " + ".join(f"({place})" for place in places)
+        made.append(Pass(f"&{{w}}[{stream}], {1 if last else 'PAIRS'}, ",
+                         f"{'GROUP_OUT - 2' if last else '0'}, {at}" if counted else at))
+    return tuple(made)
+
+
+def twos(outputs: int) -> np.ndarray:
+    """Which outputs are computed together, two by two: of an odd number the last with the one before it, once more."""
+    every = np.arange(outputs)
+    return np.append(every[:-1], [max(outputs - 2, 0), outputs - 1]) if outputs % 2 else every
 
 
 def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: Finish) -> Sum:
@@ -344,29 +252,29 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
     w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.
     """
     outputs = w.shape[0] // groups
+    taken = np.concatenate([first + twos(outputs) for first in range(0, w.shape[0], outputs)])
+    w, bias, scale = w[taken], bias[taken], None if end.multipliers is None else end.multipliers[taken]
     needed = {packing(x, *part) for part in zip(np.split(w, groups), np.split(bias, groups), strict=True)}
     form = next(f for f in ("bytes", "apart", "joined") if f in needed)
-    stream = arranged(w, seg)
+    stream = arranged(w, seg, seg.pairs)
     words = padded(stream.shape[1] // 2)
     stream = np.pad(stream, ((0, 0), (0, 2 * words - stream.shape[1])))
-    scale = np.zeros_like(bias) if end.multipliers is None else end.multipliers
-    even = ((0, outputs % 2),)      # a stream is one of pairs: a last even output has a companion of zeros
-    packed = [pack(np.pad(part, (*even, (0, 0))), np.pad(start, even), 2, form,
-                   None if end.multipliers is None else np.pad(m, even))
-              for part, start, m in zip(*(np.split(a, groups) for a in (stream, bias, scale)), strict=True)]
+    packed = pack(stream, bias, 2, form, scale)
     steps = unrolled(words)
     tiles = {r.key: tile(r.size, outputs, form, y, end) for r in found}
     strips = {r.key: seg.strip(r.size) for r in found}
     uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
-    return {"w": np.concatenate(packed)}, words * found[0].size, {
+    counted = end.multipliers is None and not end.single
+    calls, pairs = passes(outputs, y[0], groups > 1, counted), max(outputs // 2, 1)
+    return {"w": packed}, words * found[0].size, {
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
         "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
         "words": "BYTES" if form == "bytes" else "JOINED",
-        "quads": bool(seg.length // 4), "widen": widening(x), "scratch_ctype": "int32_t",
-        "grouped": groups > 1,
-        "own": {"WORDS": words, "QUADS": seg.length // 4, "PAIRED": outputs // 2 * 2, "PAIRS": outputs // 2,
+        "quads": seg.quads, "overlapping": seg.first > 0, "widen": widening(x), "scratch_ctype": "int32_t",
+        "grouped": groups > 1, "counted": counted, "passes": calls, "fewest": 1 if len(calls) > 1 else pairs, "most": pairs,
+        "own": {"WORDS": words, "QUADS": seg.quads, "FIRST": seg.first, "PAIRS": pairs,
                 "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
-                "STREAM": len(packed[0])},
+                "STREAM": len(packed) // groups},
         **({"upper": end.upper} if uppers else {})}
 
 

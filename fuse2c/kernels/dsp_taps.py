@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fuse2c.kernels import dsp, tiling, windowing
+from fuse2c.kernels import dsp, dsp_widen, tiling, windowing
 from fuse2c.kernels.conv import base_spec, is_depthwise, is_tiled, matrix, requant
 from fuse2c.kernels.tiling import Block, Lane, Store, Tile
 from fuse2c.op import Call, Spec
@@ -81,7 +81,7 @@ def _block(b: Block, channel_step: int, single: bool, end: dsp.Finish, widen: st
     """Channels that are computed at once, and their sums."""
     made = []
     for o in range(b.size):
-        oc = f"oc + {dsp.times('MULT', o)}" if o else "oc"
+        oc = f"oc + {dsp_widen.times('MULT', o)}" if o else "oc"
         channel = end.value(o, oc, 0)
         made.append(Lane(f"acc{o}", 0, o, channel, Store(f"acc{o}", channel, tiling.index("at", oc, channel_step))))
     behind = b.size if end.multipliers is not None else 0

@@ -40,6 +40,14 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class Pass:
+    """A call of a tile's function, as C text: the arguments in front, and those that say where its results go."""
+
+    first: str = ""
+    at: str = "ox * Y_SW"
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Outputs first..end are computed `size` at a time."""
 

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from fuse2c.kernels import dsp, tiling
-from fuse2c.kernels.dsp import Column, Finish, Move, Run
+from fuse2c.kernels.dsp import Finish, Run
+from fuse2c.kernels.dsp_widen import Column, Move, pairs
 from fuse2c.kernels.tiling import Lane, Store, Tile
 from fuse2c.op import Call, Spec
 from fuse2c.quant import SHIFT_MAX, Requant, accumulator_bound
@@ -82,7 +83,7 @@ def pack(w: np.ndarray, bias: np.ndarray, multipliers: np.ndarray | None) -> np.
 
     w: [outputs, 9 * channels], channels a multiple of four.
     """
-    order = np.asarray([k for pair in dsp.pairs(w.shape[1] // 9) for k in pair])
+    order = np.asarray([k for pair in pairs(w.shape[1] // 9) for k in pair])
     u = transformed(w)[:, :, ROWS, :][..., order].astype(np.int64) & 0xFFFF
     words = u[..., 0::2] | u[..., 1::2] << 16
     start = np.zeros((*words.shape[:2], 1), np.int64)

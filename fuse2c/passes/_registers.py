@@ -1,37 +1,69 @@
-"""An estimate of what a kernel keeps live in its loops, against the core's registers: what is more lies on the stack.
+"""Where a loop over elements keeps more values than the core has registers: several loops, if that takes less.
 
-Pointers that advance or are added to, accumulators, counters, what is being computed; a kernel of several steps also keeps
-whose turn it is, the tables of its schedule and the caller's pointers. Innermost loops that are functions of their own have
-the registers to themselves, and are not counted. `bench` says what the compiler made of it.
+What an elementwise kernel computes side by side, from the same operands, may as well be computed one behind the other: that
+takes a loop and loads more for each part, no memory. Dynamic programming finds the parts, in the order of the nodes.
+Kernels with vectors compute one result: where each branch has one, that is worth more than any load saved.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 
-from fuse2c.plan import Decision, Plan, Step
+from fuse2c import pressure
+from fuse2c.fusion.dsl import Group, body, made, operands, results
+from fuse2c.ir.graph import Graph
+from fuse2c.op import Kernel
+from fuse2c.plan import Decision, Plan
 
-COUNTERS = 3        # of rows, columns and channels
-AT_HAND = 4         # values of the expression that is being computed
-TURNS = 3           # whose turn it is, its row, and the table that says so
-APART = ("dsp", "mve", "fpu-sp")        # what kernels need that have their innermost loops in functions of their own
-
-
-def kept(plan: Plan, step: Step) -> int:
-    """Values that the loops of one step keep live."""
-    operands = {plan.owner(t) for t in step.node.inputs if t and plan.graph.data(t) is None}
-    pointers = len(operands) + len(step.node.outputs) + len(step.spec.tables) + bool(step.spec.scratch)
-    sums = 0 if step.kernel.needs & set(APART) else 1 if step.work.macs else 0
-    return pointers + sums + COUNTERS + AT_HAND
+VECTORS = "mve"
+LOOP = 2            # instructions of a loop, an element
+SURE = 0.1          # of a loop's instructions: prices are that exact
 
 
-def of_kernel(plan: Plan, steps: Sequence[int]) -> int:
-    """Values that one kernel keeps live where it keeps most."""
-    most = max((kept(plan, plan.steps[i]) for i in steps), default=0)
-    if len(steps) < 2:
-        return most
-    ends = {*plan.graph.inputs, *plan.graph.outputs}
-    callers = {t for i in steps for t in (*plan.steps[i].node.inputs, *plan.steps[i].node.outputs) if t in ends}
-    return most + TURNS + len(callers) + (plan.options.arena == "caller")
+def parts(plan: Plan, g: Graph, group: Group, served: Callable[[Group], Kernel | None]) -> tuple[list[Group], str]:
+    """The group in as many loops as take least, and why there are several; the group itself where that is best.
+
+    served: the kernel that a group would have.
+    """
+    p, branches = plan.target.processor, _branches(group)
+    live = pressure.of_loop(g, body(group), p)
+    if len(branches) > 1 and VECTORS in p.features:
+        alone = [served(b) for b in branches]
+        if all(k is not None and VECTORS in k.needs for k in alone):
+            return branches, f"{', '.join({k.name: 0 for k in alone if k})} computes several elements at a time, of one result"
+    if live <= p.registers or len(branches) == 1 or not p.spill:
+        return [group], ""
+    elements = prod(g.type(group[0].outputs[0]).shape)
+
+    def cost(first: int, end: int) -> float:
+        """Instructions an element, without those that all divisions have."""
+        nodes = body([n for branch in branches[first:end] for n in branch])
+        loads = sum(g.data(t) is None for t in operands(nodes))
+        more = max(pressure.of_loop(g, nodes, p) - p.registers, 0)
+        return loads + LOOP + p.spill * more + p.launch / elements
+    best: list[tuple[float, int]] = [(0.0, 0)]
+    for end in range(1, len(branches) + 1):
+        best.append(min((best[first][0] + cost(first, end), first) for first in range(end)))
+    together, apart = cost(0, len(branches)), best[-1][0]
+    whole = together + p.alu * len(body(group)) + len(results(g, group))
+    if together - apart <= SURE * whole:
+        return [group], ""
+    found, end = list[Group](), len(branches)
+    while end:
+        first = best[end][1]
+        found.append(tuple(n for n in group if any(n is m for branch in branches[first:end] for m in branch)))
+        end = first
+    return found[::-1], (f"some {live} values live in one loop, {p.registers} registers: {len(found)} loops save some "
+                         f"{(together - apart) * elements:,.0f} of {whole * elements:,.0f} instructions")
+
+
+def _branches(group: Group) -> list[Group]:
+    """What is computed from operands of the group alone: nodes that hand on nothing to those of another branch."""
+    found: list[Group] = []
+    for n in group:
+        near = [b for b in found if made(b) & {t for part in n.parts for t in part.inputs}]
+        found = [b for b in found if b not in near] + [(*(m for b in near for m in b), n)]
+    return found
 
 
 def decisions(plan: Plan) -> list[Decision]:
@@ -40,9 +72,12 @@ def decisions(plan: Plan) -> list[Decision]:
     for steps in plan.kernel_steps:
         if len(steps) < 2 and all("program" not in plan.steps[i].spec.flags for i in steps):
             continue
-        have, live = plan.target.processor.registers, of_kernel(plan, steps)
+        have, live = plan.target.processor.registers, pressure.of_kernel(plan, steps)
         why = f"some {live} values live in loops, {have} registers"
-        name = plan.steps[steps[0]].function + (f" .. {plan.steps[steps[-1]].function}" if len(steps) > 1 else "")
-        found.append(Decision("registers", name, live <= have,
+        found.append(Decision("registers", _named(plan, steps), live <= have,
                               why if live <= have else f"{why}: about {live - have} wait on the stack, see `bench`"))
     return found
+
+
+def _named(plan: Plan, steps: Sequence[int]) -> str:
+    return " .. ".join(dict.fromkeys(plan.steps[i].function for i in (steps[0], steps[-1])))

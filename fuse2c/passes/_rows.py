@@ -65,11 +65,17 @@ class RowStep:
     also: tuple[str, ...] = ()  # roots of further outputs, each written as a whole
 
 
+def interleaves(step: Step) -> bool:
+    """Whether a step may be interleaved with others row by row."""
+    spec = step.spec
+    return spec.by_rows and spec.images == 1 and len(step.node.outputs) == 1 and spec.rows <= MAX_ROWS
+
+
 def row_step(plan: Plan, step: Step) -> RowStep:
     """The rows of one step."""
     g, spec = plan.graph, step.spec
     y = step.node.outputs[0]
-    splits = spec.by_rows and spec.images == 1 and len(step.node.outputs) == 1 and spec.rows <= MAX_ROWS
+    splits = interleaves(step)
     rows = spec.rows if splits else 1
     first, elementwise = step.node.parts[0], "loads" in spec.flags or spec.window is None
     # An elementwise kernel goes along the outermost axis in memory, the others along H, wherever it lies.

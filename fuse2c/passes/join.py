@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
+from fuse2c import pressure
 from fuse2c.fusion.dsl import barred
 from fuse2c.passes import _registers
 from fuse2c.plan import Decision, Launch, Plan
@@ -45,7 +46,8 @@ def run(plan: Plan) -> Plan:
     for part in plan.kernels:
         steps = sorted({plan.calls[c].step for c in range(part.first, part.end)})
         if len(steps) > 1:
-            what = "rows take turns" if part.rows else f"at most {SMALL} bytes between them"
+            each = plan.target.processor.turn + pressure.of_turn(plan, steps)
+            what = f"rows take turns, at some {each:.0f} instructions each" if part.rows else f"at most {SMALL} bytes between"
             log.append(Decision("join", f"{plan.steps[steps[0]].function} .. {plan.steps[steps[-1]].function}", True,
                                 f"one kernel of {len(steps)} steps: {what}"))
     return replace(plan, decisions=(*plan.decisions, *log, *_registers.decisions(plan)))

@@ -20,6 +20,8 @@ from fuse2c.plan import ALIGN, Decision, Peak, Place, Plan, Step
 
 EFFORT = 100_000    # pairs of buffers that polishing may look at
 Bounds = dict[tuple[int, int], tuple[int, int]]
+Near = Sequence[dict[int, tuple[int, int]]]
+"""Buffer -> those that live at the same time -> open interval in which its offset minus theirs must not lie."""
 
 
 def run(plan: Plan) -> Plan:
@@ -49,12 +51,12 @@ def arranged(plan: Plan) -> Plan:
     heuristics: tuple[Callable[[Life], tuple[int, ...]], ...] = (
         lambda b: (-b.size, b.spans[0][0]), lambda b: (-(b.spans[-1][1] - b.spans[0][0]), -b.size),
         lambda b: (b.spans[0][0], -b.size), lambda b: (-b.size * (b.spans[-1][1] - b.spans[0][0] + 1),))
-    bounds, floor = all_bounds(buffers), peak(plan, buffers)
+    near, floor = neighbours(all_bounds(buffers), len(buffers)), peak(plan, buffers)
     sequences = [sorted(range(len(buffers)), key=lambda i: key(buffers[i])) for key in heuristics]
-    tried = [(top(buffers, offsets), i, offsets) for i, s in enumerate(sequences) for offsets in [pack(s, buffers, bounds)]]
+    tried = [(top(buffers, offsets), i, offsets) for i, s in enumerate(sequences) for offsets in [pack(s, near)]]
     _, chosen, offsets = min(tried, default=(0, 0, []))
     if floor is not None:
-        offsets = polished(sequences[chosen], offsets, buffers, bounds, floor.bytes)
+        offsets = polished(sequences[chosen], offsets, buffers, near, floor.bytes)
     return replace(plan, places=places(buffers, offsets), peak=floor, decisions=plan.decisions + tuple(log))
 
 
@@ -63,17 +65,15 @@ def top(buffers: Sequence[Life], offsets: Sequence[int]) -> int:
     return max((o + b.size for o, b in zip(offsets, buffers, strict=True)), default=0)
 
 
-def polished(sequence: list[int], offsets: list[int], buffers: Sequence[Life], bounds: Bounds, floor: int) -> list[int]:
+def polished(sequence: list[int], offsets: list[int], buffers: Sequence[Life], near: Near, floor: int) -> list[int]:
     """The same or better offsets: what ends highest is placed earlier and earlier, until that has not helped for long."""
-    best = top(buffers, offsets)
-    now = offsets
-    for _ in range(EFFORT // max(len(buffers), 1) ** 2):
-        if best <= floor:
-            break
+    best, now, seen = top(buffers, offsets), offsets, set[tuple[int, ...]]()
+    while best > floor and len(seen) < EFFORT // max(len(buffers), 1) ** 2 and tuple(sequence) not in seen:
+        seen.add(tuple(sequence))       # the next sequence follows from this one alone: what was seen leads round in a circle
         highest = max(sequence, key=lambda i: now[i] + buffers[i].size)
         at = sequence.index(highest)
         sequence = [*sequence[:at // 2], highest, *sequence[at // 2:at], *sequence[at + 1:]]
-        now = pack(sequence, buffers, bounds)
+        now = pack(sequence, near)
         if top(buffers, now) < best:
             best, offsets = top(buffers, now), now
         elif at == 0:
@@ -178,8 +178,8 @@ def units(plan: Plan) -> list[Unit]:
 
 def _units_of_calls(plan: Plan) -> list[list[Unit]]:
     """The same, call by call."""
-    steps = [_rows.row_step(plan, s) for s in plan.steps]
-    return [[(c.step, row) for row in (range(c.first, c.end) if steps[c.step].splits else range(1))] for c in plan.calls]
+    splits = [_rows.interleaves(s) for s in plan.steps]
+    return [[(c.step, row) for row in (range(c.first, c.end) if splits[c.step] else range(1))] for c in plan.calls]
 
 
 def together(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
@@ -222,13 +222,10 @@ def lifetimes(plan: Plan) -> list[Life]:
 
 def all_bounds(buffers: Sequence[Life]) -> Bounds:
     """(i, j), i < j -> open interval of forbidden differences offset_j - offset_i; absent: any difference will do."""
-    found = {}
-    for i, a in enumerate(buffers):
-        for j in range(i + 1, len(buffers)):
-            bound = forbidden(a, buffers[j])
-            if bound is not None:
-                found[i, j] = bound
-    return found
+    begins, ends = (np.array([b.spans[at][at] for b in buffers]) for at in (0, -1))
+    near = np.triu((begins[:, None] <= ends) & (begins <= ends[:, None]), 1)  # begin to end; there may be gaps
+    pairs = ((i, j, forbidden(buffers[i], buffers[j])) for i, j in np.argwhere(near).tolist())
+    return {(i, j): bound for i, j, bound in pairs if bound is not None}
 
 
 def forbidden(a: Life, b: Life) -> tuple[int, int] | None:
@@ -261,22 +258,25 @@ def _meet(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> bool:
     return False
 
 
-def pack(sequence: Sequence[int], buffers: Sequence[Life], bounds: Bounds) -> list[int]:
+def neighbours(bounds: Bounds, count: int) -> Near:
+    """The same bounds, from each of `count` buffers to all that it meets."""
+    near: list[dict[int, tuple[int, int]]] = [{} for _ in range(count)]
+    for (i, j), (low, high) in bounds.items():
+        near[j][i], near[i][j] = (low, high), (-high, -low)
+    return near
+
+
+def pack(sequence: Sequence[int], near: Near) -> list[int]:
     """Offsets: each buffer in turn at the lowest aligned one that no earlier buffer forbids."""
     offsets: dict[int, int] = {}
     for k in sequence:
-        blocked = []
-        for other, at in offsets.items():
-            bound = bounds.get((min(k, other), max(k, other)))
-            if bound is not None:
-                low, high = bound if other < k else (-bound[1], -bound[0])
-                blocked.append((at + low, at + high))
+        blocked = [(offsets[i] + low, offsets[i] + high) for i, (low, high) in near[k].items() if i in offsets]
         offset = 0
         for low, high in sorted(blocked):
             if low < offset < high:
                 offset = -(-high // ALIGN) * ALIGN
         offsets[k] = offset
-    return [offsets[k] for k in range(len(buffers))]
+    return [offsets[k] for k in range(len(sequence))]
 
 
 def _check_fit(plan: Plan) -> None:

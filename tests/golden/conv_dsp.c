@@ -52,14 +52,15 @@ static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t *s)
     return &t[8];
 }
 
-/* Four pixels, widened at t to WORDS words each, times pairs of outputs, PAIR words of the stream; the first result is y_row[at]. */
-static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *t, int8_t *restrict y_row, int32_t at)
+/* Four pixels, widened at t to WORDS words each, times pairs of outputs, PAIR words of the stream w; the first result is y_row[at]. */
+static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *w, int32_t pairs, const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
     enum { Y_SC = 8 };
-    enum { WORDS = 6, PAIRS = 8, PAIR = 10 };
-    const int32_t *w = digits_int8_02_conv_w, *const end = &t[4 * WORDS];
+    enum { WORDS = 6, PAIR = 10 };
+    const int32_t *const end = &t[4 * WORDS];
     y_row += at;            /* and on, from output to output */
-    for (const int32_t *const w_end = &w[PAIRS * PAIR]; w < w_end;) {
+    F2C_LOOPBOUND(8, 8)
+    for (const int32_t *const w_end = &w[pairs * PAIR]; w < w_end;) {
         int32_t s[8];          /* of the even output, then of the odd one */
         F2C_DOTS_4(FLAT, 6, JOINED, w, t, end, s);
         y_row[0] = digits_int8_02_conv_out(s[0], w[0]);
@@ -83,6 +84,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
     enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16 };
     enum { DEPTH = 9, ADJACENT = 1, EDGE = 24 };
+    enum { PAIRS = 8 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
         const int8_t *x_rows[K_H];     /* under the window */
@@ -104,7 +106,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
                     : digits_int8_gather4(/* in_w */ 8, /* in_c */ 1, /* x_sw */ 1, /* group_c */ 1, edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen4(t, s);
             }
-            digits_int8_02_conv_tile4(scratch, y_row, ox * Y_SW);
+            digits_int8_02_conv_tile4(&digits_int8_02_conv_w[0], PAIRS, scratch, y_row, ox * Y_SW);
         }
     }
 }

@@ -44,14 +44,15 @@ static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t *s)
     return &t[0];
 }
 
-/* Four pixels, widened at t to WORDS words each, times pairs of outputs, PAIR words of the stream; the first result is y_row[at]. */
-static F2C_TILE_CORE void digits_int8_04_conv_tile4(const int32_t *t, int8_t *restrict y_row, int32_t at)
+/* Four pixels, widened at t to WORDS words each, times pairs of outputs, PAIR words of the stream w; the first result is y_row[at]. */
+static F2C_TILE_CORE void digits_int8_04_conv_tile4(const int32_t *w, int32_t pairs, const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
     enum { Y_SW = 32 };
-    enum { WORDS = 8, PAIRS = 16, PAIR = 12 };
-    const int32_t *w = digits_int8_04_conv_w, *const end = &t[4 * WORDS];
+    enum { WORDS = 8, PAIR = 12 };
+    const int32_t *const end = &t[4 * WORDS];
     y_row += at;            /* and on, from output to output */
-    for (const int32_t *const w_end = &w[PAIRS * PAIR]; w < w_end;) {
+    F2C_LOOPBOUND(16, 16)
+    for (const int32_t *const w_end = &w[pairs * PAIR]; w < w_end;) {
         int32_t s[8];          /* of the even output, then of the odd one */
         F2C_DOTS_4(LOOP, 8, JOINED, w, t, end, s);
         y_row[0] = digits_int8_04_conv_out(s[0], w[0]);
@@ -74,6 +75,7 @@ static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *res
     enum { STRIDE_H = 1, STRIDE_W = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32 };
     enum { GROUP_OUT = 32, DEPTH = 16 };
+    enum { PAIRS = 16 };
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         const int32_t iy = oy * STRIDE_H;
@@ -81,7 +83,7 @@ static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *res
         int8_t *const y_row = &y[(oy % 2) * Y_SH];
         for (int32_t ox = 0; ox < 8; ox += 4) {
             (void)digits_int8_04_conv_widen4(scratch, &x_row[ox * STRIDE_W * X_SW]);
-            digits_int8_04_conv_tile4(scratch, y_row, ox * Y_SW);
+            digits_int8_04_conv_tile4(&digits_int8_04_conv_w[0], PAIRS, scratch, y_row, ox * Y_SW);
         }
     }
 }
