@@ -5,10 +5,13 @@ smallest by estimates. Without a cross compiler (and on the host, whose code say
 """
 from __future__ import annotations
 
+import hashlib
+import itertools
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from fuse2c import price, toolchain
@@ -28,63 +31,101 @@ Compile = Callable[[Target, Options], Plan]
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How a model is compiled for its target."""
+    """How a model is compiled for its target; what was compiled is remembered by its C."""
 
     opt: str = "-O3"
     cc: str | None = None
+    known: dict[str, elf.Sizes] = field(default_factory=dict, compare=False, repr=False)
 
     def sizes(self, plan: Plan) -> elf.Sizes:
         """What the plan's C takes. Raises BuildError."""
+        cflags = plan.target.processor.cflags
         with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
             root = project.write(plan, Path(folder) / "model")
-            return elf.of_model(root, identifier(plan.graph.name), plan.target.processor.cflags, opt=self.opt, cc=self.cc)
+            digest = hashlib.sha256(" ".join(cflags).encode())
+            for source in sorted(root.rglob("*.[ch]")):
+                digest.update(source.read_bytes())
+            key = digest.hexdigest()
+            if key not in self.known:
+                self.known[key] = elf.of_model(root, identifier(plan.graph.name), cflags, opt=self.opt, cc=self.cc)
+        return self.known[key]
 
 
 def fitted(compile_: Compile, board: Target, options: Options, build: Build | None = None) -> Plan:
     """The best plan that fits into the board's flash as it is linked. Raises DoesNotFit, which names the least that is known.
 
-    The figure that it names does not depend on the limit, so that exactly so much is enough.
+    The figure that it names does not depend on the limit, so that exactly so much is enough, and a byte less is refused.
     """
     if not board.processor.cflags or shutil.which(toolchain.ARM_GCC) is None:
         return compile_(board, options)
-    build, limit = build or Build(), _limit(board)
+    limit = _limit(board)
     plan, refusal = _tried(compile_, board, options)
     if refusal is not None and not isinstance(refusal, LimitsConflict) and getattr(refusal, "memory", "") != "flash":
         raise refusal               # not for its flash, as estimated
     if plan is not None and _surely_fits(plan, limit):
         return plan
-    rungs = [] if plan is not None else _ladder(compile_, board, options)
-    if plan is None and not rungs:
+    search = _Search(compile_, board, options, build or Build())
+    if plan is None and not search.ladder:
         assert refusal is not None      # for another reason
         raise refusal
-    first = plan or rungs[0]
-    taken = build.sizes(first).flash
-    if (off := taken - _estimate(first)) < 0 or taken > limit or plan is None:
-        other, _ = _tried(compile_, board.limited(None, max(limit - off, 0)), options)
-        if other is not None and build.sizes(other).flash <= limit:
-            return _said(other, board)
-    if taken <= limit:
-        return _said(first, board)
-    measured = list[tuple[elf.Sizes, Plan]]()
-    for rung in rungs or _ladder(compile_, board, options):
-        measured.append((build.sizes(rung), rung))
-        if measured[-1][0].flash <= limit:
-            return _said(rung, board)
-    raise _too_large(*min(measured, key=lambda pair: pair[0].flash), board)
+    for offer, sizes in itertools.chain(search.near(limit, plan), search.descent()):
+        if sizes.flash <= limit:
+            return _said(offer, board)
+    raise _too_large(sizes, offer, board)
 
 
-def _ladder(compile_: Compile, board: Target, options: Options) -> list[Plan]:
-    """Plans from the best one for any amount of flash to the smallest by estimates, whatever the limit; [] if there is none."""
-    unlimited, plain = board.limited(None, UNLIMITED), replace(options, flash=None)
-    free, _ = _tried(compile_, unlimited, plain)
-    if free is None:
-        return []
-    least = compile_(unlimited, replace(plain, optimize="flash=1", winograd="off"))
-    most, end = _estimate(free), _estimate(least)
-    limits = (end + (most - end) * i // RUNGS - 1 for i in range(RUNGS, 1, -1))
-    between = [_tried(compile_, board.limited(None, limit), plain)[0] for limit in limits]
-    found = {_estimate(p): p for p in (free, *(p for p in between if p is not None), least)}
-    return list(found.values())
+@dataclass
+class _Search:
+    """Plans and what they take."""
+
+    compile_: Compile
+    board: Target
+    options: Options
+    build: Build
+
+    def near(self, limit: int, plan: Plan | None) -> Iterator[tuple[Plan, elf.Sizes]]:
+        """`plan`, the best one for a limit by estimates (if there is one), and before it, where that may be better or the only
+        one to fit, the best by estimates that are as far off as its own (or as that of the best for any amount of flash)."""
+        first = plan or self.ladder[0]
+        sizes = self.build.sizes(first)
+        off = sizes.flash - _estimate(first)
+        if off < 0 or sizes.flash > limit or plan is None:
+            other = self.tried(limit - off)
+            if other is not None:
+                yield other, self.build.sizes(other)
+        if plan is not None:
+            yield plan, sizes
+
+    def descent(self) -> Iterator[tuple[Plan, elf.Sizes]]:
+        """The ladder, then from the smallest one on ever smaller plans; the last one is the least that is known."""
+        found = [(plan, self.build.sizes(plan)) for plan in self.ladder]
+        yield from found
+        least: tuple[Plan, elf.Sizes] | None = min(found, key=lambda pair: pair[1].flash)
+        while least is not None:
+            yield least
+            limit = least[1].flash - 1
+            least = next((pair for pair in self.near(limit, self.tried(limit)) if pair[1].flash <= limit), None)
+
+    def tried(self, limit: int) -> Plan | None:
+        """The best plan for so much flash by estimates, if there is one."""
+        known = self.__dict__.get("ladder")     # the cheap answer, where it is known
+        if known and limit < min(map(_estimate, known)):
+            return None
+        return _tried(self.compile_, self.board.limited(None, max(limit, 0)), self.options)[0]
+
+    @cached_property
+    def ladder(self) -> list[Plan]:
+        """Plans from the best one for any amount of flash to the smallest by estimates; [] if there is none."""
+        unlimited, plain = self.board.limited(None, UNLIMITED), replace(self.options, flash=None)
+        free, _ = _tried(self.compile_, unlimited, plain)
+        if free is None:
+            return []
+        least = self.compile_(unlimited, replace(plain, optimize="flash=1", winograd="off"))
+        most, end = _estimate(free), _estimate(least)
+        limits = (end + (most - end) * i // RUNGS - 1 for i in range(RUNGS, 1, -1))
+        between = [_tried(self.compile_, self.board.limited(None, limit), plain)[0] for limit in limits if limit >= end]
+        found = {_estimate(p): p for p in (free, *(p for p in between if p is not None), least)}
+        return list(found.values())
 
 
 def _tried(compile_: Compile, board: Target, options: Options) -> tuple[Plan | None, PlanError | None]:

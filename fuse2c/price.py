@@ -17,6 +17,8 @@ from fuse2c.target import Clock, Price, Target
 
 WORD = 4        # bytes of a load that waits
 
+HARD, SOFTWARE = {"fpu-sp", "fpu-dp", "vectors"}, 40     # features for floats; instructions for one without them, to one
+
 CALL, ENTRY = 16, 40        # bytes of code: of a call with the addresses of its arguments, and of the function that calls
 
 COUNTS = tuple(f.name for f in fields(Price) if f.name not in ("tile_of", "cpi", "cpi_worst", "code"))
@@ -87,16 +89,30 @@ def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
     return clock.active_uw * cycles(cost, target, clock) / clock.hz + moved * 1e-6
 
 
-def families(step: Step) -> tuple[str, str]:
-    """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel."""
-    return f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name
+def families(plan: Plan, step: Step) -> tuple[str, ...]:
+    """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel. What computes with
+    floats is first looked for under those names with _float32, as it takes other times without a unit for them."""
+    names = (f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name)
+    return (*(f"{n}_float32" for n in names), *names) if _floats(plan, step) else names
+
+
+def in_software(plan: Plan, step: Step) -> bool:
+    """Whether a step computes with floats on a processor that has no instructions for them."""
+    has = plan.target.processors[step.processor].processor.features
+    return _floats(plan, step) and not HARD & set(has)
+
+
+def _floats(plan: Plan, step: Step) -> bool:
+    return any(plan.graph.type(t).dtype.is_float for t in step.node.inputs[:1] if t)
 
 
 def price_of(plan: Plan, step: Step) -> Price:
     """The price of a step's family: the target's for it, or the processor's rough one."""
     core = plan.target.processors[step.processor]
     p, listed = core.processor, core.price
-    found = next((listed[f] for f in families(step) if f in listed), Price(mac=p.mac, alu=p.alu, call=p.launch))
+    times = SOFTWARE if in_software(plan, step) else 1
+    rough = Price(mac=p.mac * times, alu=p.alu * times, call=p.launch)
+    found = next((listed[f] for f in families(plan, step) if f in listed), rough)
     worst = found.cpi_worst or max(p.cpi_worst, p.cpi)
     # A kernel of few loads and branches may take less at worst than the usual mix does typically.
     return replace(found, cpi=min(found.cpi or p.cpi, worst), code=found.code or p.code, cpi_worst=worst)
@@ -104,7 +120,7 @@ def price_of(plan: Plan, step: Step) -> Price:
 
 def is_listed(plan: Plan, step: Step) -> bool:
     """Whether the target lists a price for a step's family."""
-    return any(f in plan.target.processors[step.processor].price for f in families(step))
+    return any(f in plan.target.processors[step.processor].price for f in families(plan, step))
 
 
 def rough(plan: Plan) -> float:

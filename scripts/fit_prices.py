@@ -7,12 +7,12 @@
 Each model is planned layer by layer, so that every step is a C function; `fuse2c.wcet` says what each takes (exactly,
 where the code has one path). To the given models come small ones of random layers (price_models.py). The coefficients are
 those with the least largest relative error, none below zero. The bytes of code of a family are the mean of its functions.
+Of random models with pruned weights, all kernels that are offered for zeros are taken, whether they pay or not.
 """
 from __future__ import annotations
 
 import argparse
 import hashlib
-import itertools
 import json
 import re
 import sys
@@ -33,19 +33,22 @@ from fuse2c.errors import Fuse2cError, Refused
 from fuse2c.measure import elf
 from fuse2c.names import identifier
 from fuse2c.op import EFFORT
+from fuse2c.ops import all_ops
 from fuse2c.options import Options
-from fuse2c.passes import _rows, _units, place, stream
+from fuse2c.passes import _rows, _units, place, select, stream
 from fuse2c.pipeline import PIPELINE
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Price
 
 # How each model is planned: so that there are steps of all kernels.
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
+OFFERS = ("blocks", "zeros")        # what kernels of pruned models are offered for, planned for each
 BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
 BY_END = ("DequantizeLinear",)      # what ends a kernel so that it finishes elements one by one
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
-MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price
+MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price,
+SOFTWARE = 20                   # or, with floats in software, beyond so many times that
 OTHERS = 0.2                    # the weight of steps of random models, and of unfused plans
 OF_A_STEP = 60                  # instructions of a call of <name>_step around the row itself
 FEW = 6                         # different steps from which on all counts are fitted
@@ -66,8 +69,8 @@ class Sample:
     given: bool                 # of the fused plan of a model that was named
 
 
-def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
-    """The model with each step a function of its own, run as a whole."""
+def layered(path: Path, name: str, settings: Mapping[str, Any], offer: str = "") -> Plan:
+    """The model with each step a function of its own, run as a whole; `offer`: with all kernels that are offered for that."""
     options = Options(share_kernels="never", **settings)
     board = target.load(name).limited(UNLIMITED, UNLIMITED)
     plan = Plan(frontend.load(path, options), board, options)
@@ -75,15 +78,30 @@ def layered(path: Path, name: str, settings: Mapping[str, Any]) -> Plan:
         if stage.name == "stream":
             break
         plan = stage.run(plan)
+        if offer and stage.name == "trade":
+            plan = replace(plan, steps=tuple(offered(plan, s, offer) for s in plan.steps))
     steps = [_rows.row_step(plan, s) for s in plan.steps]
     return place.run(stream.scheduled(plan, steps, [range(i, i + 1) for i in range(len(steps))]))
+
+
+def offered(plan: Plan, step: Step, offer: str) -> Step:
+    """The step with the most special kernel that is offered for something; itself if there is none."""
+    call, processor = select.anchor_call(plan, step.node), plan.target.processors[step.processor].processor
+    for kernel in all_ops()[step.node.op].kernels:
+        if kernel.offer == offer and not select.refuse(kernel, processor, call):
+            spec = kernel.spec(call)
+            return replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))
+    return step
 
 
 def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] = WAYS, cache: Path | None = None) -> Iterable[
         Sample]:
     """Every step of the models, planned in each way; what the analysis refuses is said and left out."""
-    for path, settings in itertools.product(paths, ways):
-        plan = layered(path, name, settings)
+    of_pruned = [(dict[str, Any](), offer) for offer in OFFERS]
+    planned = ((path, *way) for path in paths
+               for way in (of_pruned if path.stem.startswith(price_models.PRUNED) else [(w, "") for w in ways]))
+    for path, settings, offer in planned:
+        plan = layered(path, name, settings, offer)
         try:
             result = counted(plan, cache)
         except Fuse2cError as error:
@@ -92,10 +110,12 @@ def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] 
         for step in plan.steps:
             if step.function in result["kernels"]:
                 row = result["kernels"][step.function]
+                if step.spec.most and row["cycles"] is None:
+                    continue        # measured with some data, which says nothing about the worst case
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches, row["code"],
                              row["instructions"] * step.launches / result["instructions"],
-                             settings.get("fuse", True) and not path.stem.startswith("chain"))
+                             settings.get("fuse", True) and not path.stem.startswith(("chain", price_models.PRUNED)))
 
 
 def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
@@ -103,13 +123,14 @@ def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         root, name = project.write(plan, Path(folder) / "model"), identifier(plan.graph.name)
         flags = plan.target.processor.cflags
-        digest = hashlib.sha256(f"{bench.compiler(plan)} {flags}".encode())
+        measure = any(price.in_software(plan, s) for s in plan.steps)
+        digest = hashlib.sha256(f"{bench.compiler(plan)} {flags} {'measured' * measure}".encode())
         for source in sorted(root.rglob("*.[ch]")):
             digest.update(source.read_bytes())
         kept = None if cache is None else cache / f"{digest.hexdigest()}.json"
         if kept is not None and kept.is_file():
             return cast(dict[str, Any], json.loads(kept.read_text()))
-        kernels, total = analysed(plan)
+        kernels, total = measured(plan) if measure and plan.target.emulator else analysed(plan)
         sizes = functions(toolchain.compile_model(toolchain.cross(flags), root, name, Path(folder) / "objects", opt="-O3"))
     code = {f: sum(n for part, n in sizes.items() if re.match(rf"{f}(?!\d)", part)) for f in kernels}
     found = {"instructions": total, "kernels": {f: {**row, "code": code[f]} for f, row in kernels.items()}}
@@ -121,16 +142,21 @@ def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
 
 def analysed(plan: Plan) -> tuple[dict[str, dict[str, int | None]], int]:
     """(instructions and cycles of one call of each step's function, instructions of all), by analysis or, where that has no
-    bound, by QEMU: row by row, less what a row costs that does nothing."""
+    bound, by QEMU."""
     try:
         result = bench.worst_case(plan)
     except Refused as error:
         if plan.target.emulator is None:
             raise
         print(f"{plan.graph.name} is measured in QEMU: {error.args[0]}", file=sys.stderr)
-    else:
-        return {k["name"]: {"instructions": k["instructions"], "cycles": k["cycles"]} for k in result.json()["kernels"]}, \
-            result.instructions
+        return measured(plan)
+    return {k["name"]: {"instructions": k["instructions"], "cycles": k["cycles"]} for k in result.json()["kernels"]}, \
+        result.instructions
+
+
+def measured(plan: Plan) -> tuple[dict[str, dict[str, int | None]], int]:
+    """The same by QEMU, without cycles: row by row, less what a row costs that does nothing. Of floats in software the worst
+    case says little: they take a fifth of it."""
     options = replace(plan.options, step_budget=UNLIMITED, share_kernels="never")
     rows = fission.alone(place.run(replace(plan, options=options, target=plan.target)))
     took = [0] * len(plan.steps)
@@ -149,14 +175,14 @@ def functions(objects: Iterable[Path]) -> dict[str, int]:
 def fitted(group: list[Sample]) -> Price:
     """The prices with the least largest relative error, and the tile that explains the counts best."""
     best: tuple[float, Price] | None = None
-    usable = known_from(group)
+    usable, times = known_from(group), SOFTWARE if price.in_software(group[0].plan, group[0].step) else 1
     want = np.array([s.instructions for s in group], float)
     weight = np.array([(1.0 if s.given else OTHERS) if s.share > MATTERS else LIGHT for s in group])
     for tile in TILES:
         rows = [price.counts(s.plan, s.step, tile) for s in group]
         found = np.array([[row[key] for key in price.COUNTS] for row in rows]) / want[:, None]
         scale = np.maximum(found.max(axis=0), 1e-12)
-        most = np.array([MOST.get(key, MOST_OF_OTHERS) * (key in usable) for key in price.COUNTS]) * scale
+        most = np.array([MOST.get(key, MOST_OF_OTHERS) * (key in usable) for key in price.COUNTS]) * scale * times
         x, worst = minimax(found / scale, weight, most)
         if best is None or worst < best[0] * (1 - 1e-3):
             values = {key: float(f"{v:.4g}") for key, v in zip(price.COUNTS, x / scale, strict=True)}
@@ -174,6 +200,21 @@ def known_from(group: list[Sample]) -> tuple[str, ...]:
         return (*EFFORT, "alu", "output", "operand", "row", "call")      # the kernels say themselves what they do
     main = "mac" if any(s.step.work.macs for s in group) else "output"
     return price.COUNTS if different > FEW else (main, "output", "row") if different > 2 else (main,)
+
+
+def family_of(s: Sample) -> str:
+    """The name that its price is listed under."""
+    *typed, finer, family = price.families(s.plan, s.step)
+    ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
+    by_end = family in BY_OPERATOR or ends in BY_END
+    if price.in_software(s.plan, s.step):
+        finer, family = typed
+    return finer if by_end else family
+
+
+def rare(group: list[Sample]) -> bool:
+    """Whether so little is known of a family that the price which it has, from elsewhere, is as good."""
+    return len({s.instructions for s in group}) <= FEW and not any(s.given and s.share > MATTERS for s in group)
 
 
 def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, float]:
@@ -217,13 +258,11 @@ def fit(targets: list[str], models: list[Path], check: bool, ways: Iterable[Mapp
     for name in targets:
         groups: dict[str, list[Sample]] = {}
         for s in samples(models, name, ways, cache):
-            finer, family = price.families(s.step)
-            ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
-            family = finer if family in BY_OPERATOR or ends in BY_END else family
+            family = family_of(s)
             if only is None or {family, s.step.kernel.name} & set(only):
                 groups.setdefault(family, []).append(s)
         known = target.load(name).price
-        prices = {k: known.get(k) if check else fitted(g) for k, g in sorted(groups.items())}
+        prices = {k: known.get(k) if check or (k in known and rare(g)) else fitted(g) for k, g in sorted(groups.items())}
         for kernel, group in sorted(groups.items()):
             p = prices[kernel]
             errors = [] if p is None else [error(s, p) for s in group]

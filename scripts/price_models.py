@@ -10,14 +10,16 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 CHAINS, LAYERS = 5, 7       # models of each type, layers of each
+PRUNED = "pruned"           # how the names of models begin whose weights have blocks of zeros
+BLOCKS = ((4, 4), (2, 4), (8, 4), (16, 4), (1, 8), (8, 1), (16, 1))     # outputs by channels
 
 
 class Chain:
-    """A chain of layers, in float32 or with Q/DQ around each."""
+    """A chain of layers, in float32 or with Q/DQ around each; pruned: with blocks of zeros in their weights."""
 
-    def __init__(self, seed: int, quantised: bool, channels: int, size: tuple[int, int]) -> None:
+    def __init__(self, seed: int, quantised: bool, channels: int, size: tuple[int, int], pruned: bool = False) -> None:
         self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
-        self.quantised, self.channels, self.size = quantised, channels, size
+        self.quantised, self.channels, self.size, self.pruned = quantised, channels, size, pruned
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.last = "x"
@@ -48,10 +50,19 @@ class Chain:
 
     def weights(self, *shape: int) -> str:
         """A weight tensor."""
+        kept = self.kept(shape) if self.pruned else np.ones(shape, bool)
         if not self.quantised:
-            return self.constant(self.numbers.normal(0, 0.1, shape).astype(np.float32))
-        return self.node("DequantizeLinear", self.constant(self.numbers.integers(-90, 90, shape).astype(np.int8)),
+            return self.constant((self.numbers.normal(0, 0.1, shape) * kept).astype(np.float32))
+        return self.node("DequantizeLinear", self.constant((self.numbers.integers(-90, 90, shape) * kept).astype(np.int8)),
                          self.constant(np.float32(0.01)), self.constant(np.int8(0)))
+
+    def kept(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Which weights are not zero, by blocks of outputs and channels; those of each tap of a window are drawn anew."""
+        (outputs, channels), taps = shape[:2], int(np.prod(shape[2:]))
+        rows, columns = self.random.choice(BLOCKS)
+        drawn = self.numbers.random((taps, -(-outputs // rows), -(-channels // columns))) < self.random.choice((0.1, 0.25, 0.5))
+        whole = np.kron(drawn, np.ones((1, rows, columns), bool))[:, :outputs, :channels]
+        return np.moveaxis(whole, 0, -1).reshape(shape)
 
     def conv(self) -> None:
         """A convolution: pointwise, depthwise or with a window; perhaps a residual; ReLU."""
@@ -70,11 +81,11 @@ class Chain:
         self.size = tuple((n + stride - 1) // stride for n in self.size)    # type: ignore[assignment]
 
     def end(self) -> None:
-        """A pool over windows or over everything, and two fully connected layers."""
+        """A pool over windows or over everything, and two fully connected layers, or three."""
         if min(self.size) > 3:
             self.last = self.again(self.node("MaxPool", self.last, kernel_shape=[2, 2], strides=[2, 2]))
         flat = self.node("Flatten", self.again(self.node("GlobalAveragePool", self.last)))
-        for outputs in (self.random.choice((64, 100, 128)), 10):
+        for outputs in (self.random.choice((64, 100, 128)), *((self.random.choice((40, 150)),) if self.pruned else ()), 10):
             self.last = self.again(self.node("Gemm", flat, self.weights(outputs, self.channels), transB=1))
             flat, self.channels = self.last, outputs
 
@@ -93,8 +104,9 @@ def write(folder: Path) -> Iterator[Path]:
     """Writes the models; the same ones each time."""
     for seed in range(CHAINS):
         for quantised in (True, False):
-            rng = random.Random(seed)
-            size = (rng.randrange(4, 25), rng.randrange(3, 25))
-            path = folder / f"chain{seed}_{'int8' if quantised else 'fp32'}.onnx"
-            onnx.save(Chain(seed, quantised, rng.choice((1, 3, 8, 16)), size).model(), path)
-            yield path
+            for pruned in (False, True):
+                rng = random.Random(seed)
+                size = (rng.randrange(4, 25), rng.randrange(3, 25))
+                path = folder / f"{PRUNED if pruned else 'chain'}{seed}_{'int8' if quantised else 'fp32'}.onnx"
+                onnx.save(Chain(seed, quantised, rng.choice((1, 3, 8, 16)), size, pruned).model(), path)
+                yield path

@@ -14,8 +14,10 @@ from click.testing import CliRunner
 from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
 from hypothesis import given
 from hypothesis import strategies as st
+from test_blocks import Window, layer
 from test_dsp import DRAW, M4, stored
 
+from fuse2c import bench as benches
 from fuse2c import cli, price, toolchain
 from fuse2c.bench import bench
 from fuse2c.check import sanitized, zeros
@@ -68,6 +70,62 @@ def test_drawn_layers(tmp_path: Path, always: None) -> None:
                 row[t] = np.where(np.arange(row[t].size).reshape(row[t].shape) % 2 < i, row[t], row[t].dtype.type(zero))
         assert_c_is_reference(compiled, rows_of)
     run()
+
+
+def half_of_it(compiled: Any) -> list[dict[str, np.ndarray]]:
+    """Inputs: drawn, with every second element zero, all zero."""
+    rows = samples(compiled.plan, 3)
+    for row, step in zip(rows[-2:], (2, 1), strict=True):
+        for t, value in row.items():
+            quant = compiled.plan.graph.type(t).quant
+            flat = value.reshape(-1).copy()
+            flat[::step] = 0 if quant is None else quant.zero[0]
+            row[t] = flat.reshape(value.shape)
+    return rows
+
+
+@pytest.mark.parametrize(("name", "target"), [("skip", "cortex-m3"), ("skip", "cortex-m0plus"), ("skip", "host"),
+                                              ("skip_fp", M4), ("skip_fp", "cortex-m3"), ("skip_fp", "host")])
+def test_drawn_layers_in_plain_c(name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the DSP extension, and of float32."""
+    monkeypatch.setattr(trade, "saves", lambda o: o.new.kernel.name == name)
+
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        def some(low: int, high: int) -> int:
+            return data.draw(st.integers(low, high))
+        b = Builder(seed=some(0, 99))
+        w = b.rng.integers(-128, 128, (some(1, 19), some(1, 40))).astype(I8)
+        zero = None if name == "skip_fp" else data.draw(st.sampled_from([-128, -7, 127]))
+        layer(b, w, zero, some(1, 3), data.draw(st.sampled_from([None, (2, 5)])), Window(strides=(1, some(1, 2))))
+        options: dict[str, Any] = {"target": target, "requant": data.draw(st.sampled_from(["fixed", "float"]))}
+        zeros = {trade.operand(s): 0.7 for s in compile(b, tmp_path, **options).plan.steps}
+        compiled = compile(b, tmp_path, zeros=zeros, **options)
+        assert name in kernels(compiled)
+        assert_c_is_reference(compiled, half_of_it(compiled))
+    run()
+
+
+@pytest.mark.skipif(shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None,
+                    reason="arm-none-eabi-gcc or qemu-system-arm is not installed")
+@pytest.mark.parametrize(("name", "target", "zero"), [("skip", "cortex-m3", -7)])
+def test_plain_c_pays(name: str, target: str, zero: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken by its price, and on a board with 80 % zeros fewer instructions than the kernel that multiplies them."""
+    pytest.importorskip("capstone", reason="capstone is not installed")
+    b = Builder()
+    layer(b, b.rng.integers(-128, 128, (64, 256)).astype(I8), zero)
+    plain = compile(b, tmp_path, target=target)
+    compiled = compile(b, tmp_path, target=target, zeros={trade.operand(plain.plan.steps[0]): 0.8})
+    assert kernels(compiled) == [name]
+    (x,) = compiled.plan.inputs
+    rows = samples(compiled.plan, 1)
+    rows[0][x][b.rng.random(rows[0][x].shape) < 0.8] = zero or 0
+    monkeypatch.setattr(benches, "random_samples", lambda *args: rows)
+    sparse, dense = (bench(c.plan, c.plan, "sparse") for c in (compiled, plain))
+    assert sparse.mismatches == 0 and sparse.instructions is not None and dense.instructions is not None
+    assert sparse.instructions < 0.75 * dense.instructions
+    assert sparse.instructions < compiled.wcet().instructions
 
 
 @pytest.mark.parametrize(("least", "joined"), [(-127, True), (-128, False)])

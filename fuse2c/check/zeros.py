@@ -15,13 +15,13 @@ from fuse2c.plan import Plan
 
 @np.errstate(all="ignore")      # as in a check
 def measured(plan: Plan, samples: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
-    """By tensor, the share of zeros in the first operand of each quantised step; states begin as zeros."""
+    """By tensor, the share of zeros in the first operand of each step that multiplies; states begin as zeros."""
     g = plan.graph
-    zero = {}
-    for t in (operand(s) for s in plan.steps):
-        quant = g.type(t).quant if t and g.data(t) is None else None
-        if quant is not None and quant.per_tensor:
-            zero[t] = quant.zero[0]
+    zero = dict[str, int]()
+    for t in (operand(s) for s in plan.steps if s.work.macs):
+        quant = g.type(t).quant if t else None
+        if t and g.data(t) is None and (g.type(t).dtype.is_float or (quant is not None and quant.per_tensor)):
+            zero[t] = 0 if quant is None else quant.zero[0]
     states = {t: np.zeros(g.type(t).shape, g.type(t).dtype.numpy) for t, _ in plan.options.stateful}
     found = dict.fromkeys(zero, 0.0)
     for row in samples:

@@ -17,6 +17,7 @@ from fuse2c.kernels import dsp, tiling
 from fuse2c.kernels.dsp import Finish, Run
 from fuse2c.kernels.tiling import Block, Lane, Store, Tile
 
+CORE = "parts/blocks.c.j2"
 PIXELS = 2              # of a tile
 DSP_FORMS = ((8, 4), (4, 4), (2, 4), (1, 4), (8, 1), (4, 1), (2, 1))
 PLAIN_FORMS = ((8, 4), (4, 4), (2, 4), (1, 8), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
@@ -166,7 +167,7 @@ def dsp_parts(x: TensorType, w: np.ndarray, bias: np.ndarray, runs: tuple[Run, .
         streams.append(dsp.pack(flat, bias[first:last], last - first, own, multipliers))
     return {"effort": effort(found, runs, rows, 2), "finish": end.scalar, "channel": end.channel, "held": found.held,
             "tables": {"w": np.concatenate(streams), "at": found.table()},
-            "flags": {"tile": tiles, "runs": runs, "single": end.single}}
+            "flags": {"core": CORE, "tile": tiles, "runs": runs, "single": end.single}}
 
 
 def _dsp_tile(pixels: int, x: TensorType, w: np.ndarray, found: Units, form: str, stride: int, end: Finish) -> Tile:
@@ -234,17 +235,19 @@ def _unit_lines(pixels: int, b: Block, x: TensorType, found: Units, form: str) -
 # ---- C for all cores ----
 
 
-def plain_choice(w: np.ndarray) -> Units:
-    """The units with the fewest loads and products of a pixel."""
+def plain_choice(w: np.ndarray, most: int) -> Units:
+    """The units with the fewest loads and products of a pixel; most: outputs of a group."""
     def instructions(found: Units) -> float:
         unit = 5 + found.form.elements * (1 + 2 * found.form.outputs)
         return found.count * unit + 8 * len(found.starts)
-    return min((units(w, f) for f in forms(PLAIN_FORMS, w, False)), key=instructions)
+    fit = tuple(s for s in PLAIN_FORMS if s[0] <= most)
+    return min((units(w, f) for f in forms(fit, w, False)), key=instructions)
 
 
-def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: int, stride: int, ctype: str) -> dict[str, Any]:
-    """What a spec has of this core; ctype: of a sum."""
-    found = plain_choice(w)
+def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: int, stride: int, ctype: str,
+                most: int) -> dict[str, Any]:
+    """What a spec has of this core; ctype: of a sum; most: outputs of a group, as there are registers for."""
+    found = plain_choice(w, most)
     packed = [np.moveaxis(found.weights(w, first, end, starts), 0, -1).reshape(-1) for first, end, starts in found.starts]
     tiles = {}
     for r in runs:
@@ -253,9 +256,11 @@ def plain_parts(w: np.ndarray, bias: np.ndarray, runs: tuple[Run, ...], rows: in
             (block,) = listed((b,), found, {b.size: _plain_lines(r.size, b, found, ctype)}, {})
             made.append((block, lanes))
         tiles[r.key] = Tile(range(r.size), tuple(made))
-    return {"effort": effort(found, runs, rows, 1), "held": found.held,
+    # the load of a weight counts with its multiplication
+    read = rows * sum(r.end - r.first for r in runs) * found.count * found.form.elements
+    return {"effort": effort(found, runs, rows, 1) | {"load": read}, "held": found.held,
             "tables": {"w": np.concatenate(packed), "b": bias, "at": found.table()},
-            "flags": {"tile": tiles, "runs": runs, "single": False}}
+            "flags": {"core": CORE, "tile": tiles, "runs": runs, "single": False}}
 
 
 def _plain_lines(pixels: int, b: Block, found: Units, ctype: str) -> tuple[str, ...]:

@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from fuse2c.kernels import dsp, dsp_dense, dsp_widen, fields, mve, skip, tiling
+from fuse2c.kernels import dsp, dsp_dense, dsp_widen, fields, mve, tiling
 from fuse2c.kernels.dense import dense, dense_when, pixels
 from fuse2c.op import Call, Spec
 
@@ -28,22 +27,6 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,
                     scratch=4 * words, flags=flags | {"rowwise": True})
     return spec
-
-
-def skip_when(c: Call) -> str:
-    """A dense layer of integers, and pairs of outputs that fit."""
-    if why := dsp_when(c):
-        return why
-    flat, bias, _ = dense(c)
-    return skip.why_not(c.type(0), flat, bias, c.quant(0).zero[0])
-
-
-def skip_spec(c: Call) -> Spec:
-    """One row at a time, without its zeros."""
-    flat, bias, _ = dense(c)
-    rows, end = c.type(0).count // flat.shape[1], dsp.finish(c, tiling.requant(c, c.quant(1), flat, c.constant(2)))
-    spec = Spec(**skip.parts(c.type(0), flat, bias, c.quant(0).zero[0], rows, 1, end))
-    return replace(spec, constants=pixels(rows, flat.shape[1], flat.shape[0]), flags={**spec.flags, "rowwise": True})
 
 
 def fields_spec(pixels_of_tile: int, core: fields.Core) -> Callable[[Call], Spec]:

@@ -91,7 +91,7 @@ def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int,
     tiles = {key: tuple(tile(b, f"{dots};", y, key == "two") for b, dots in found if b.end > b.first)
              for key, found in blocks.items() if (width > 1 if key == "two" else width % 2)}
     tiles = {"one": (), "two": ()} | tiles
-    return {"w": packed, "b": bias}, {"tiles": tiles, "depth": LANES * steps}
+    return {"w": packed, "b": bias}, {"tiles": tiles, "depth": LANES * steps, "products": "GROUP_OUT * DEPTH"}
 
 
 def effort(outputs: int, depth: int, width: int, rows: int, lines: int) -> dict[str, int]:

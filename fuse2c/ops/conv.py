@@ -22,6 +22,7 @@ from fuse2c.kernels import (
     fields,
     mve,
     mve_depthwise,
+    skip_offers,
     tiling,
     vector,
     vector_conv,
@@ -50,7 +51,7 @@ from fuse2c.kernels.conv_int import (
     is_grouped_dsp,
     is_pointwise_dsp,
 )
-from fuse2c.kernels.conv_offers import is_skip, is_winograd, skip_spec, winograd_spec
+from fuse2c.kernels.conv_offers import is_winograd, winograd_spec
 from fuse2c.kernels.tiling import Store, index
 from fuse2c.kernels.windowing import Window
 from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
@@ -252,9 +253,9 @@ OP = Op(
         _by_strides("depthwise_quads", vector_conv.quads, when=vector_conv.is_quads, needs=vector.NEEDS),
         _by_strides("depthwise", depthwise_spec, when=lambda c: is_tiled(c) or is_depthwise(c)),
         *block_offers.kernels(strided=True),
+        *skip_offers.kernels(strided=True),
         _by_strides("pointwise_mve", partial(mve_spec, direct=True), when=is_pointwise_mve, needs=mve.NEEDS),
         _by_strides("conv_mve", partial(mve_spec, direct=False), when=is_mve, needs=mve.NEEDS),
-        _by_strides("skip_dsp", skip_spec, when=is_skip, needs=dsp.NEEDS, offer="zeros"),
         *(_by_strides("pointwise_dsp", dsp_spec(n), when=is_pointwise_dsp, needs=dsp.NEEDS)
           for n in dsp.TILES),
         _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=dsp.NEEDS, offer="flash"),

@@ -16,7 +16,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.kernels import block_offers, dsp, dsp_product, fields, fp, mve, reals, tiling, vector
+from fuse2c.kernels import block_offers, dsp, dsp_product, fields, fp, mve, reals, skip_offers, tiling, vector
 from fuse2c.kernels.dense import constant_matrix, dense, dense_when, pixels
 from fuse2c.kernels.dense_int import (
     dsp_spec,
@@ -26,8 +26,6 @@ from fuse2c.kernels.dense_int import (
     mve_spec,
     mve_when,
     single,
-    skip_spec,
-    skip_when,
 )
 from fuse2c.kernels.scalars import unsigned
 from fuse2c.op import Call, Contraction, Kernel, Op, RowWindow, Scalar, Source, Spec, Work
@@ -297,10 +295,10 @@ OP = Op(
     name="MatMul", onnx={"MatMul": from_matmul, "Gemm": from_gemm}, ports=("x", "w", "b"), infer=infer,
     reference=reference, work=work, integer=integer, layout=orders, anchor=True, channel_axis=-1, nest=nest_form,
     kernels=(*block_offers.kernels(strided=False),
+             *skip_offers.kernels(strided=False),
              Kernel("conv_vec", vector_spec, when=vector_when, needs=vector.NEEDS),
              Kernel("dense_rows", by_rows_spec, when=by_rows_when),
              Kernel("pointwise_mve", mve_spec, when=mve_when, needs=mve.NEEDS),
-             Kernel("skip_dsp", skip_spec, when=skip_when, needs=dsp.NEEDS, offer="zeros"),
              Kernel("dense_dsp", dsp_spec(0), when=single, needs=dsp.NEEDS),
              *(Kernel("pointwise_dsp", dsp_spec(n), when=dsp_when, needs=dsp.NEEDS) for n in dsp.TILES),
              Kernel("dense_dsp", dsp_spec(0), when=dsp_when, needs=dsp.NEEDS),

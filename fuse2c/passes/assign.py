@@ -97,7 +97,7 @@ def _best(plan: Plan, step: Step, ways: list[str], log: list[Decision]) -> Step:
 def _is_priced(plan: Plan, step: Step) -> bool:
     """Whether a step's price holds for layers of all shapes: one of multiply-accumulates alone was fitted to deep ones."""
     listed = plan.target.processors[step.processor].price
-    family = next((f for f in price.families(step) if f in listed), None)
+    family = next((f for f in price.families(plan, step) if f in listed), None)
     return family is not None and any(getattr(listed[family], key) for key in price.COUNTS if key not in ("mac", "alu"))
 
 

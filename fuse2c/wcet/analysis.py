@@ -21,7 +21,8 @@ ASSUMPTIONS = (
     "arguments are numbers or pointers to objects outside the analysed frames; unsigned arithmetic on them does not wrap",
     "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
 )
-SOFT_FLOAT = "loops that shift a number until its highest bit is set turn at most 23 times (double: 52, int64: 64) in "
+ARITHMETIC = ("loops turn at most once for each bit of a number (float 23, double 52, int64 64; division of int32 5 times, of "
+              "uint32 3 times) in ")
 OBJECTS = "the arguments point to objects: none is 0"
 ALIGNED = "the arena that the caller passes is 8-byte aligned, and no other object lies in it"
 NAMED = "the core is a {}: the program itself names only its architecture"
@@ -141,7 +142,7 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
         assumptions=ASSUMPTIONS + ((OBJECTS,) if interface.pointers else ())
         + ((ALIGNED,) if interface.arena is not None else ())
         + ((NAMED.format(core),) if guessed else ())
-        + ((SOFT_FLOAT + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
+        + ((ARITHMETIC + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
         tools={name: version(name) for name in TOOLS}, steps=steps)
 
 

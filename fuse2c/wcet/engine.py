@@ -13,7 +13,7 @@ from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
 from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import LOST, Instruction
-from fuse2c.wcet.machine import FEW, LONGEST_LOOSE, LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
+from fuse2c.wcet.machine import LONGEST_LOOSE, LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
@@ -170,8 +170,11 @@ class Engine(Machine):
     def _possible(self, state: State) -> bool:
         """Whether a loop has not turned more often than its function's name promises."""
         turns = state.turns.get(state.pc, 0)
-        limit = self._limit(state.pc) if turns > FEW and state.pc in state.frames[-1].code.function.loops else None
-        return limit is None or turns <= limit
+        limit = self._limit(state.pc) if turns > 1 and state.pc in state.frames[-1].code.function.loops else None
+        if limit is None or turns <= limit:
+            return True
+        self.facts.trusted.add(self._name(state))
+        return False
 
     def _decide(self, state: State, step: Step) -> bool | None:
         """Whether a branch is taken; None if the state does not tell."""

@@ -25,10 +25,13 @@ HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
 
 
-SOFT_FLOAT = (("__aeabi_d", 52), ("__aeabi_cd", 52), ("__aeabi_f", 23), ("__aeabi_cf", 23), ("__aeabi_i2", 64),
-              ("__aeabi_ui2", 64), ("__aeabi_l2", 64), ("__aeabi_ul2", 64))
-"""The compiler's float routines, and the most turns of a loop that shifts a number until its highest bit is set: of a
-significand, as many as it has bits behind the point."""
+ARITHMETIC = (("__aeabi_d", 52), ("__aeabi_cd", 52), ("__aeabi_f", 23), ("__aeabi_cf", 23), ("__aeabi_i2", 64),
+              ("__aeabi_ui2", 64), ("__aeabi_l2", 64), ("__aeabi_ul2", 64), ("__aeabi_idiv", 5), ("__aeabi_uidiv", 3),
+              ("__divsi3", 5), ("__udivsi3", 3), ("__divdi3", 64), ("__udivdi3", 64), ("__moddi3", 64), ("__umoddi3", 64),
+              ("__udivmoddi4", 64))
+"""The compiler's routines, and the most turns of a loop that data ends. One that shifts a number until its highest bit is
+set: of a significand, as many as it has bits behind the point. Divisions: of 64 bits, one for each bit of the quotient; of
+32 bits, six or eight bits a turn."""
 
 
 class Again(Exception):
@@ -78,6 +81,7 @@ class Machine:
         self._summaries: dict[int, Summary] = {}
         self._before: list[Value] = []          # registers before the block that runs
         self._switched: dict[int, set[int]] = {}        # blocks that call one of libgcc's switches: where it may return to
+        self._limits: dict[int, int | None] = {}        # of loops, by header: the most turns by the function's name
         self._counted: set[int] = set()         # headers of loops with an end that a state decided
 
     def _follow(self, site: int) -> None:
@@ -175,11 +179,10 @@ class Machine:
 
     def _limit(self, header: int) -> int | None:
         """The most turns of a loop that data ends, where the function's name tells it."""
-        name = self.image.place(self.image.extent(header)[0])
-        limit = next((n for start, n in SOFT_FLOAT if name.startswith(start)), None)
-        if limit is not None:
-            self.facts.trusted.add(name)
-        return limit
+        if header not in self._limits:
+            name = self.image.place(self.image.extent(header)[0])
+            self._limits[header] = next((n for start, n in ARITHMETIC if name.startswith(start)), None)
+        return self._limits[header]
 
     def _progress(self, state: State, header: int, turns: int) -> None:
         """Refuse a loop in which nothing that is known changes: it could turn for ever. The state is kept at powers of
