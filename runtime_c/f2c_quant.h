@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
+#include "f2c_config_arm.h"
 
 /** All bits if v is negative, else none. */
 static inline int32_t f2c_negative(int32_t v)
