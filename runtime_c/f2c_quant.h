@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
+#include "f2c_config_arm.h"
 
 /** v limited to low..high. */
 static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
