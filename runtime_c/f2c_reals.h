@@ -67,6 +67,14 @@ static F2C_INLINE f2c_reals f2c_reals_add(f2c_reals a, f2c_reals b)
     return y;
 }
 
+/** Whole numbers as floats. */
+static F2C_INLINE f2c_reals f2c_reals_from(f2c_words v)
+{
+    f2c_reals y;
+    F2C_MVE(y = vcvtq_f32_s32(v), F2C_LANES(4) y.at[i] = (float)v.at[i]);
+    return y;
+}
+
 /** a - b. */
 static F2C_INLINE f2c_reals f2c_reals_sub(f2c_reals a, f2c_reals b)
 {

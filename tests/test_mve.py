@@ -221,6 +221,33 @@ def test_pools(name: str, zero: int, tmp_path: Path) -> None:
     assert_c_is_reference(compiled)
 
 
+REAL = {
+    "average": ("AveragePool", 12, {"kernel_shape": [3, 2], "strides": [1, 2]}, "average_pool_reals"),
+    "average-varied": ("AveragePool", 4, {"kernel_shape": [2, 4], "pads": [1, 0, 0, 2]}, "average_pool_reals"),
+    "average-include": ("AveragePool", 8, {"kernel_shape": [2, 3], "pads": [1, 0, 0, 2], "count_include_pad": 1,
+                                           "ceil_mode": 1, "strides": [2, 2]}, "average_pool_reals"),
+    "average-rest": ("AveragePool", 6, {"kernel_shape": [2, 2]}, "average_pool"),
+    "global": ("GlobalAveragePool", 20, {}, "global_average_reals"),
+    "global-rest": ("GlobalAveragePool", 5, {}, "global_average"),
+}
+
+
+@pytest.mark.parametrize("zero", [I8(-128), I8(5), np.uint8(255), None], ids=str)
+@pytest.mark.parametrize("name", REAL)
+def test_averages_as_floats(name: str, zero: Any, tmp_path: Path) -> None:
+    """Scales of which sums are ties, and float32: each channel's sum is in the order of the scalar kernel."""
+    kind, channels, attrs, kernel = REAL[name]
+    b = Builder()
+    if zero is not None:
+        pool(b, kind, channels, attrs, zero, 0.05)
+    else:
+        x = b.op("Transpose", b.input((1, 5, 6, channels)), perm=[0, 3, 1, 2])
+        b.output(b.op("Transpose", b.op(kind, x, **attrs), perm=[0, 2, 3, 1]))
+    compiled = m55(b, tmp_path)
+    assert kernel in kernels(compiled)
+    assert_c_is_reference(compiled)
+
+
 def all_kinds() -> Builder:
     """Odd everything: all kernels of this file, with residuals, strides and pads."""
     b = Builder()
@@ -229,6 +256,8 @@ def all_kinds() -> Builder:
     ranges(b)
     for kind, channels, attrs, _ in POOLS.values():
         pool(b, kind, channels, attrs, I8(-7), MEAN)
+    for kind, channels, attrs, _ in REAL.values():
+        pool(b, kind, channels, attrs, np.uint8(99), 0.05)
     names = ("conv-2d", "conv-2d-dilated", "conv-pointwise-strided", "conv-depthwise", "conv-wholly-padding", "conv-batch",
              "conv-one-channel", "conv-depthwise-batch", "dense-gemm", "net-residual-relu", "net-residual-clip",
              "net-planar", "net-nhwc", "net-flattened")

@@ -213,7 +213,8 @@ def _borrower(v: View, text: str, core: Core, call: tuple[str, str]) -> str:
         parts = {m[1]: m[0] for m in FUNCTION.finditer(text)}
         if gone == core.name or (gone in parts and not any(f"{gone}(" in p for n, p in parts.items() if n != gone)):
             text = text.replace(f"{parts[gone]}\n", "")
-    return re.sub(rf"\b{core.name}\((&\w+\[[^]]*\], )?", lambda m: f"{call[0]}{m[1] or ''}{call[1]}", text)
+    stream = r"(&\w+\[[^]]*\], )" if re.search(rf"\b{core.name}\(const \w+ \*w,", core.text) else "()"
+    return re.sub(rf"\b{core.name}\({stream}", lambda m: f"{call[0]}{m[1]}{call[1]}", text)
 
 
 def with_parameters(v: View, text: str, keys: Sequence[str], changed: Collection[str]) -> str:

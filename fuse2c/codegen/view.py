@@ -218,8 +218,8 @@ def _flags(plan: Plan, step: Step, finishing: tuple[Out | None, Out | None], nam
         flags["operands"] = tuple(rows)
     elif "store" in flags:
         flags["store"] = scalar.store(out, flags["store"], step.spec.by_rows and not step.spec.over_input)
-    if "passes" in flags:
-        flags["passes"] = tuple(replace(p, first=_named(p.first, names)) for p in flags["passes"])
+    if "calls" in flags:
+        flags["calls"] = tuple(replace(p, first=_named(p.first, names)) for p in flags["calls"])
     if "tile" in flags:
         flags["tile"] = {key: _lanes(tile, *finishing) for key, tile in flags["tile"].items()}
     if "fours" in flags:

@@ -271,7 +271,7 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: 
         "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
         "words": "BYTES" if form == "bytes" else "JOINED",
         "quads": seg.quads, "overlapping": seg.first > 0, "widen": widening(x), "scratch_ctype": "int32_t",
-        "grouped": groups > 1, "counted": counted, "passes": calls, "fewest": 1 if len(calls) > 1 else pairs, "most": pairs,
+        "grouped": groups > 1, "counted": counted, "calls": calls, "fewest": 1 if len(calls) > 1 else pairs, "most": pairs,
         "own": {"WORDS": words, "QUADS": seg.quads, "FIRST": seg.first, "PAIRS": pairs,
                 "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
                 "STREAM": len(packed) // groups},

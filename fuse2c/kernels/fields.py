@@ -211,7 +211,7 @@ def flags(x: TensorType, w: np.ndarray, seg: Segments, found: tuple[Run, ...], y
     tiles = {r.key: tile(r.size, strips[r.key], blocks, core.unsigned, y[0]) for r in found}
     return {"w": stored(w, run.depth, core.outputs, core)}, max(s.end for s in strips.values()), {
         "tile": tiles, "runs": found, "strips": strips, "unsigned": core.unsigned, "length": seg.length,
-        "passes": (tiling.Pass(),), "scratch_ctype": "uint32_t"}
+        "calls": (tiling.Pass(),), "scratch_ctype": "uint32_t"}
 
 
 def divisor(depth: int) -> int:

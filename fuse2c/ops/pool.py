@@ -14,7 +14,7 @@ import numpy as np
 
 from fuse2c.errors import ShapeError
 from fuse2c.ir.types import COMPUTE, CTYPE, DType, TensorType
-from fuse2c.kernels import dsp, fields, mve, pool_dsp, tiling, volume, windowing
+from fuse2c.kernels import dsp, fields, mve, pool_dsp, pool_reals, tiling, volume, windowing
 from fuse2c.kernels.scalars import literal
 from fuse2c.kernels.tiling import Store
 from fuse2c.kernels.windowing import Window
@@ -322,6 +322,8 @@ OPS = (
                        when=lambda c: flat(c) or is_global(c) or integer_sum(c)),
                 *(Kernel("global_average", partial(global_spec, integer=False, soft=True), needs=core.needs,
                          when=lambda c: flat(c) or is_global(c) or is_soft(c)) for core in fields.CORES),
+                Kernel("global_average_reals", lambda c: pool_reals.average(c, global_spec(c, integer=False)),
+                       when=lambda c: flat(c) or is_global(c) or pool_reals.why_not(c), needs=pool_reals.NEEDS),
                 Kernel("global_average", partial(global_spec, integer=False), when=lambda c: flat(c) or is_global(c)),
                 Kernel("average_pool_mve", partial(average_mve, spec=average_spec), when=is_average_mve, needs=mve.NEEDS,
                        strided=True),
@@ -331,6 +333,8 @@ OPS = (
                        strided=True),
                 *(Kernel("average_pool", partial(average_spec, integer=False, soft=True), needs=core.needs, strided=True,
                          when=lambda c: flat(c) or is_soft(c)) for core in fields.CORES),
+                Kernel("average_pool_reals", lambda c: pool_reals.average(c, average_spec(c, integer=False)),
+                       when=lambda c: flat(c) or pool_reals.why_not(c), needs=pool_reals.NEEDS, strided=True),
                 Kernel("average_pool", partial(average_spec, integer=False), when=flat, strided=True),
                 Kernel("pool_volume", partial(average_volume, integer=True), when=lambda c: when(c) or integer_sum(c)),
                 *(Kernel("pool_volume", partial(average_volume, integer=False, soft=True), needs=core.needs,
