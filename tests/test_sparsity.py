@@ -110,7 +110,7 @@ def test_drawn_layers_in_plain_c(name: str, target: str, tmp_path: Path, monkeyp
 
 @pytest.mark.skipif(shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None,
                     reason="arm-none-eabi-gcc or qemu-system-arm is not installed")
-@pytest.mark.parametrize(("name", "target", "zero"), [("skip", "cortex-m3", -7)])
+@pytest.mark.parametrize(("name", "target", "zero"), [("skip", "cortex-m3", -7), ("skip_fp", M4, None)])
 def test_plain_c_pays(name: str, target: str, zero: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken by its price, and on a board with 80 % zeros fewer instructions than the kernel that multiplies them."""
     pytest.importorskip("capstone", reason="capstone is not installed")
