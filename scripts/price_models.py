@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 CHAINS, LAYERS = 5, 7       # models of each type, layers of each
-RARE = "rare"               # and of those of layers that few have
 PRUNED = "pruned"           # how the names of models begin whose weights have blocks of zeros
+DRAWN = ("chain", "rare", PRUNED)   # and those of all
 BLOCKS = ((4, 4), (2, 4), (8, 4), (16, 4), (1, 8), (8, 1), (16, 1))     # outputs by channels
 
 
@@ -120,7 +120,7 @@ class Rare(Chain):
     def depthwise(self) -> None:
         """Along the rows only where a row is one pixel."""
         wide, several = self.size[1] > 1, self.channels <= 24 and self.random.random() < 0.3
-        gap = self.random.choice((1, 3, 4)) if min(self.size) > 12 or not wide and self.size[0] > 12 else 1
+        gap = self.random.choice((1, 3, 4)) if min(self.size) > 12 or (not wide and self.size[0] > 12) else 1
         window, reach = [3, 3 if wide else 1], [gap, gap if wide else 0]
         outputs = self.channels * (2 if several else 1)
         self.last = self.again(self.node("Conv", self.last, self.weights(outputs, 1, *window), kernel_shape=window,
@@ -141,7 +141,7 @@ def write(folder: Path) -> Iterator[Path]:
     for seed in range(CHAINS):
         for quantised in (True, False):
             size = (12 + 3 * seed, 1 if seed % 2 else 9 + seed)
-            path = folder / f"{RARE}{seed}_{'int8' if quantised else 'fp32'}.onnx"
+            path = folder / f"rare{seed}_{'int8' if quantised else 'fp32'}.onnx"
             onnx.save(Rare(seed, quantised, 8 + 5 * seed, size).model(), path)
             yield path
     for seed in range(CHAINS):
