@@ -246,6 +246,22 @@ def test_the_longer_way_of_a_fork_counts(tmp_path: Path) -> None:
     assert result.ipet == result.instructions
 
 
+ALIGNED = "f: push {{r4, r6, r7, lr}}\nadd r7, sp, #8\nsub sp, #24\nmov r4, sp\n{align}\nmov sp, r4\n{body}\n1: subs r0, #4\n" \
+          "bne 1b\nsub r4, r7, #8\nmov sp, r4\npop {{r4, r6, r7, pc}}"
+
+
+@needs_gcc
+def test_frames_that_vectors_align(tmp_path: Path) -> None:
+    """Whether 8 bytes are left out depends on the stack's start: the count must not, the depth is the larger one."""
+    known = "movs r1, #20\nstr r1, [sp, #4]\nldr r0, [sp, #4]"
+    for align in ("bfc r4, #0, #4", "bic r4, r4, #15"):
+        result = wcet.analyse(assembled(tmp_path, ALIGNED.format(align=align, body=known)), "f")
+        assert (result.instructions, result.stack, result.single_path) == (9 + 2 * 5 + 3, 16 + 24 + 8, True)
+    for align, body in (("bfc r4, #0, #5", known), ("bfc r4, #0, #4", "subs r0, r7, r4")):
+        with pytest.raises(Refused, match="stack pointer is set to a value that is not known"):
+            wcet.analyse(assembled(tmp_path, ALIGNED.format(align=align, body=body)), "f")
+
+
 @needs_gcc
 def test_a_store_by_an_unknown_index_into_the_stack_forgets(tmp_path: Path) -> None:
     """`a[x[0]] = 1` may set a[2]: the loop that runs a[2] times has no bound."""
