@@ -190,6 +190,13 @@ def test_low_overhead_loops_and_selects(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_a_low_overhead_loop_without_a_counter(tmp_path: Path) -> None:
+    """LE without LR jumps back for ever; what ends the loop is another branch."""
+    elf = assembled(tmp_path, "f: movs r0, #5\n1: subs r0, #1\nbeq 2f\n.inst.w 0xf02fc005\n2: bx lr", "cortex-m55")
+    assert wcet.analyse(elf, "f").instructions == 1 + 4 * 3 + 2 + 1
+
+
+@needs_gcc
 def test_vector_instructions(tmp_path: Path) -> None:
     """What Helium kernels have: predicates, pointers that move on, sums in core registers, stores of a part."""
     text = "f: movs r3, #7\nmovs r5, #9\nvctp.8 r3\nvpst\nvldrbt.8 q0, [r0], #16\nvmladava.s8 r2, q0, q0\n" \
