@@ -123,6 +123,21 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_HIGH_PRODUCT(a, b) ((int32_t)(((int64_t)(a) * (b)) >> 32))
 #endif
 
+/** F2C_LONG_PRODUCT(a, b): all bits of a * b for uint32_t; F2C_SIGNED_PRODUCT(a, b): for |a| <= 2^31 and an int32_t b >= 0.
+ *  F2C_MIN(a, b), F2C_MAX(a, b): of int32_t. Armv6-M has neither such products nor conditional instructions: the compiler
+ *  would have data decide branches. */
+#if defined(__thumb__) && !defined(__thumb2__)
+#define F2C_LONG_PRODUCT(a, b) f2c_long_product((a), (b))
+#define F2C_SIGNED_PRODUCT(a, b) f2c_signed_product((a), (b))
+#define F2C_MIN(a, b) f2c_min_masked((a), (b))
+#define F2C_MAX(a, b) (~f2c_min_masked(~(a), ~(b)))
+#else
+#define F2C_LONG_PRODUCT(a, b) ((uint64_t)(a) * (b))
+#define F2C_SIGNED_PRODUCT(a, b) ((int64_t)(a) * (b))
+#define F2C_MIN(a, b) (((a) > (b)) ? (b) : (a))
+#define F2C_MAX(a, b) (((a) < (b)) ? (b) : (a))
+#endif
+
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
  *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
  *  no conditional instructions either, so that there is one path. */
