@@ -53,8 +53,10 @@ class Chain:
         kept = self.kept(shape) if self.pruned else np.ones(shape, bool)
         if not self.quantised:
             return self.constant((self.numbers.normal(0, 0.1, shape) * kept).astype(np.float32))
+        # pruned models are like those of today, with a scale for each output
+        scales = np.linspace(0.01, 0.02, shape[0], dtype=np.float32) if self.pruned else np.float32(0.01)
         return self.node("DequantizeLinear", self.constant((self.numbers.integers(-90, 90, shape) * kept).astype(np.int8)),
-                         self.constant(np.float32(0.01)), self.constant(np.int8(0)))
+                         self.constant(scales), self.constant(np.zeros_like(scales, np.int8)), axis=0)
 
     def kept(self, shape: tuple[int, ...]) -> np.ndarray:
         """Which weights are not zero, by blocks of outputs and channels; those of each tap of a window are drawn anew."""
