@@ -111,7 +111,7 @@ def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] 
         for step in plan.steps:
             if step.function in result["kernels"]:
                 row = result["kernels"][step.function]
-                if step.spec.most and row["cycles"] is None:
+                if step.spec.most and "measured" in row:
                     continue        # measured with some data, which says nothing about the worst case
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches, row["code"],
@@ -163,7 +163,7 @@ def measured(plan: Plan) -> tuple[dict[str, dict[str, int | None]], int]:
     took = [0] * len(plan.steps)
     for unit, instructions in zip(_units.units(rows), bench.measured(rows).steps, strict=True):
         took[unit.step] += max(instructions - OF_A_STEP, 0)
-    return {s.function: {"instructions": n // max(s.launches, 1), "cycles": None}
+    return {s.function: {"instructions": n // max(s.launches, 1), "cycles": None, "measured": True}
             for s, n in zip(plan.steps, took, strict=True)}, sum(took)
 
 
