@@ -109,7 +109,7 @@ def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] 
             print(f"{path.name} on {name} left out: {error.args[0]}", file=sys.stderr)
             continue
         for step in plan.steps:
-            if step.function in result["kernels"]:
+            if step.function in result["kernels"] and offer in ("", step.kernel.offer):
                 row = result["kernels"][step.function]
                 if step.spec.most and "measured" in row:
                     continue        # measured with some data, which says nothing about the worst case
@@ -124,7 +124,8 @@ def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         root, name = project.write(plan, Path(folder) / "model"), identifier(plan.graph.name)
         flags = plan.target.processor.cflags
-        measure = any(price.in_software(plan, s) for s in plan.steps)
+        # what depends on the data has to be analysed: its price is that of the worst case
+        measure = any(price.in_software(plan, s) for s in plan.steps) and not any(s.spec.most for s in plan.steps)
         digest = hashlib.sha256(f"{bench.compiler(plan)} {flags} {'measured' * measure}".encode())
         for source in sorted(root.rglob("*.[ch]")):
             digest.update(source.read_bytes())
