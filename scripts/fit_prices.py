@@ -116,7 +116,7 @@ def samples(paths: Iterable[Path], name: str, ways: Iterable[Mapping[str, Any]] 
                 yield Sample(path.stem, plan, step, row["instructions"] * step.launches,
                              None if row["cycles"] is None else row["cycles"] * step.launches, row["code"],
                              row["instructions"] * step.launches / result["instructions"],
-                             settings.get("fuse", True) and not path.stem.startswith(("chain", price_models.PRUNED)))
+                             settings.get("fuse", True) and not path.stem.startswith(price_models.DRAWN))
 
 
 def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
