@@ -270,6 +270,15 @@ def test_frames_that_vectors_align(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_addresses_in_the_table_of_code_for_any_place(tmp_path: Path) -> None:
+    text = "f: ldr r1, =table\nldr r1, [r1]\nldr r0, [r1]\n1: subs r0, #1\nbne 1b\nbx lr\n.ltorg\n9: .word 7\n" \
+           ".size f, . - f\n.section {}, \"aw\", %progbits\ntable: .word 9b"
+    assert wcet.analyse(assembled(tmp_path, text.format(".got")), "f").instructions == 3 + 2 * 7 + 1
+    with pytest.raises(Refused, match="no bound for the loop at f"):        # anyone may write there
+        wcet.analyse(assembled(tmp_path, text.format(".data")), "f")
+
+
+@needs_gcc
 def test_a_store_by_an_unknown_index_into_the_stack_forgets(tmp_path: Path) -> None:
     """`a[x[0]] = 1` may set a[2]: the loop that runs a[2] times has no bound."""
     text = "f: sub sp, #16\nmovs r1, #3\nstr r1, [sp, #8]\nldrb r2, [r0]\nadd r3, sp, #0\n{store}\n" \
