@@ -213,6 +213,16 @@ def test_worst_path(tmp_path: Path) -> None:
         stack.worst(ci_files, "absent")
 
 
+@needs_gcc
+def test_functions_with_equal_code_have_one_frame(tmp_path: Path) -> None:
+    """GCC keeps one of them, and says nothing of the other's frame."""
+    same = ("__attribute__((noinline)) static int {0}(int n) {{ volatile int a[40]; "
+            "for (int i = 0; i < n; ++i) {{ a[i & 31] = i; }} return a[n & 31]; }}")
+    body = f"y[0] = (int8_t)(one(x[0]) + other(x[1]) * 2);{DOUBLE}"
+    firmware = model(tmp_path, body, same.format("one") + same.format("other"))
+    assert stack.of_model(firmware.folder, "toy", M4.cflags, opt="-Os").bytes >= 160
+
+
 @pytest.mark.parametrize("cc", [None, *(name for name in ("gcc", "clang", "clang-14") if shutil.which(name))])
 def test_host_compiler(tmp_path: Path, cc: str | None) -> None:
     firmware = model(tmp_path)

@@ -42,11 +42,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """One symbol: `size` in bytes, the section it lies in (None if it is defined elsewhere)."""
+    """One symbol: `size` in bytes, the section it lies in (None if it is defined elsewhere), its address or place in there."""
 
     name: str
     size: int
     section: Section | None
+    value: int
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,9 @@ def read(path: Path) -> Elf:
 
 def _symbols(data: bytes, table: tuple[int, ...], strings: int, sections: tuple[Section, ...]) -> Iterator[Symbol]:
     for at in range(table[4], table[4] + table[5], SYMBOL.size):
-        name, _, size, _, _, index = SYMBOL.unpack_from(data, at)
+        name, value, size, _, _, index = SYMBOL.unpack_from(data, at)
         if name != 0 and index != SHN_UNDEF:
-            yield Symbol(_text(data, strings + name), size, sections[index] if index < len(sections) else None)
+            yield Symbol(_text(data, strings + name), size, sections[index] if index < len(sections) else None, value)
 
 
 def _text(data: bytes, start: int) -> str:

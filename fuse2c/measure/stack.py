@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fuse2c import toolchain
 from fuse2c.errors import BuildError
+from fuse2c.measure import elf
 
 FLAGS = ("-fstack-usage", "-fcallgraph-info=su")
 """What GCC (10 or later) needs to write a .ci file beside every object."""
@@ -82,7 +83,7 @@ def of_model(folder: Path, name: str, cflags: Sequence[str], *, entry: str = "",
 
 
 def worst(ci_files: Iterable[Path], entry: str) -> Stack:
-    """The worst stack of `entry` over the call graph in the .ci files of all its objects.
+    """The worst stack of `entry` over the call graph in the .ci files of all its objects, which lie beside them.
 
     BuildError on what has no bound or is not known: recursion, calls through pointers, frames of variable size, and
     external functions that LIBRARY does not list. What `entry` cannot reach may contain any of these.
@@ -137,7 +138,22 @@ def _read(ci_files: Iterable[Path]) -> _Graph:
                 if frame is None:
                     raise BuildError(f"{path.name} gives no frame for {name}", hint=f"compile with {FLAGS[1]}")
                 graph.frames[name] = (int(frame[1]), frame[2])
+        _merge(graph, path.with_suffix(".o"))
     return graph
+
+
+def _merge(graph: _Graph, compiled: Path) -> None:
+    """Of functions with equal code GCC keeps one, and is silent on the others; in the object they have one address."""
+    at: dict[tuple[str, int], list[str]] = {}
+    for s in elf.read(compiled).symbols if compiled.is_file() else ():
+        if s.section is not None and s.size:
+            at.setdefault((s.section.name, s.value), []).append(s.name)
+    titles = {title.rpartition(":")[2]: title for title in graph.frames}
+    for called in set().union(*graph.calls.values()) - graph.frames.keys():
+        names = next((names for names in at.values() if called.rpartition(":")[2] in names), [])
+        twin = next((titles[name] for name in names if name in titles), None)
+        if twin is not None:
+            graph.frames[called], graph.calls[called] = graph.frames[twin], graph.calls.get(twin, set())
 
 
 def _short(title: str) -> str:
