@@ -1,10 +1,11 @@
 """The bound against exact counts: every kernel, core, level of optimisation and compiler, extreme and random inputs.
 
-QEMU counts through a plugin that the test builds. Each core, level and compiler meets four kernels; with each compiler, each
-kernel meets every core and every level, though not all of them together.
+QEMU counts through a plugin that the test builds. Floats on cores without an FPU are in test_wcet.py: the compiler's routines
+for them fork all the time.
 """
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from test_wcet import BOARDS
 from fuse2c import target as targets
 from fuse2c import toolchain
 from fuse2c.codegen import project
-from fuse2c.errors import ToolMissing
+from fuse2c.errors import BuildError, ToolMissing
 from fuse2c.ir.types import TensorType, pack
 from fuse2c.measure import qemu
 
@@ -57,6 +58,16 @@ def residual(b: Builder) -> None:
     b.output(b.quantise(b.op("Add", x, y), 0.13, np.int8(1)))
 
 
+def series(b: Builder) -> None:
+    y = b.op("Conv", b.stored((1, 6, 9, 1), 0.1, np.int8(-7)), b.weights((6, 1, 3, 1), 0.02), b.bias(6, 0.002), group=6)
+    b.output(b.quantise(y, 0.3, np.int8(5)))
+
+
+def product(b: Builder) -> None:
+    x, y = b.stored((1, 5, 8), 0.1, np.int8(-7)), b.stored((1, 8, 7), 0.07, np.int8(9))
+    b.output(b.quantise(b.op("MatMul", x, y), 0.3, np.int8(5)))
+
+
 def floats(b: Builder) -> None:
     x = b.input((1, 3, 5, 4))
     y = b.op("Relu", b.op("Conv", x, b.floats(4, 3, 3, 3), b.floats(4), pads=[1, 1, 0, 1]))
@@ -78,12 +89,12 @@ KERNELS: dict[str, Kernel] = {
     "transpose": lambda b: one(b, "Transpose", perm=[0, 2, 3, 1]),
     "resize": lambda b: one(b, "Resize", more=("", b.const(np.array([1, 1, 2, 2], np.float32))), mode="nearest",
                             coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    "series": series, "product": product, "mean": lambda b: one(b, "ReduceMean", axes=[2]),
     "floats": floats, "recurrent": recurrent,
 }
 FLOAT = ("floats", "recurrent")
-COMPILERS, EACH = ("gcc", "clang"), 4
-CASES = [(core, opt, cc, list(KERNELS)[(EACH * (a + b) + len(KERNELS) // 2 * c + k) % len(KERNELS)])
-         for a, core in enumerate(CORES) for b, opt in enumerate(LEVELS) for c, cc in enumerate(COMPILERS) for k in range(EACH)]
+CASES = [case for case in itertools.product(CORES, LEVELS, ("gcc", "clang"), KERNELS)
+         if case[3] not in FLOAT or case[0] not in ("cortex-m0plus", "cortex-m3")]
 
 
 def counting_plugin(folder: Path) -> Path:
@@ -133,8 +144,6 @@ def test_bound_against_exact_counts(core: str, opt: str, cc: str, kernel: str, p
                                     monkeypatch: pytest.MonkeyPatch) -> None:
     if cc == "clang" and not ARM_CLANG:
         pytest.skip("clang is not installed")
-    if kernel in FLOAT and core in ("cortex-m0plus", "cortex-m3"):
-        kernel = "dense"                # the compiler's float routines fork all the time: see test_wcet.py
     b = Builder()
     KERNELS[kernel](b)
     plan = compile(b, tmp_path, target=core, name="m").plan
@@ -159,7 +168,12 @@ def test_bound_against_exact_counts(core: str, opt: str, cc: str, kernel: str, p
     monkeypatch.setattr(qemu, "case_header", case_header)
     board = qemu.Board(BOARDS[CORES[core]].machine, targets.load(core).processor.cflags)
     (tmp_path / "build").mkdir()
-    program = qemu.build(firmware, board, tmp_path / "build", opt, ARM_CLANG if cc == "clang" else None)
+    try:
+        program = qemu.build(firmware, board, tmp_path / "build", opt, ARM_CLANG if cc == "clang" else None)
+    except BuildError as error:
+        if cc == "clang" and "frontend command failed" in str(error):
+            pytest.skip(f"{ARM_CLANG} crashes on it")
+        raise
     seen = counts(program, "m_run", ("run_model", "run_on_painted_stack"), board, plugin)
     assert len(seen) == 2 * len(sets)
     result = wcet.analyse(program, "m_run", core)
@@ -167,9 +181,3 @@ def test_bound_against_exact_counts(core: str, opt: str, cc: str, kernel: str, p
     assert not result.single_path or set(seen) == {result.instructions}
     if core != "cortex-m0plus" and kernel not in FLOAT:
         assert result.instructions <= 1.05 * max(seen)
-
-
-def test_with_each_compiler_every_kernel_meets_every_core_and_level() -> None:
-    for at, every in ((0, CORES), (1, LEVELS)):
-        assert {(case[at], *case[2:]) for case in CASES} == {(one, cc, kernel) for one in every for cc in COMPILERS
-                                                             for kernel in KERNELS}
