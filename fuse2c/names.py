@@ -15,8 +15,8 @@ const_cast co_await co_return co_yield decltype delete dynamic_cast explicit fri
 operator private protected public reinterpret_cast requires static_assert static_cast template this thread_local throw
 typeid typename using virtual wchar_t and_eq not_eq or_eq xor xor_eq
 assert complex ctype fenv float_t inttypes limits locale math setjmp signal stdarg stdbool stddef stdint stdio stdlib
-string tgmath time wctype
-all clean help install package test example_main f2c f2c_config f2c_math f2c_quant
+string tgmath time wctype stdatomic sched arm_mve arm_neon immintrin
+all clean help install package test example_main f2c
 """.split())
 """Words of C, C++ and their libraries; headers that a model's own would hide; targets of make and CMake; our own files."""
 
@@ -27,7 +27,8 @@ def identifier(text: str, fallback: str = "model") -> str:
     name = re.sub(r"[^0-9a-zA-Z]+", "_", plain).strip("_").lower()[:48].strip("_") or fallback
     if name[0].isdigit():
         name = f"n{name}"
-    return f"{name}_" if name in RESERVED or keyword.iskeyword(name) else name
+    ours = name.startswith("f2c_")      # a header of runtime_c would lie at the same place
+    return f"{name}_" if ours or name in RESERVED or keyword.iskeyword(name) else name
 
 
 class Namer:

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
+#include "f2c_config_cores.h"
 
 /** Core `core` of `cores` is there; returns when all of them are. What any of them wrote before, all can read afterwards.
  *  counts: a number for each core, all 0 before the first meeting; they go on from one inference to the next, and may

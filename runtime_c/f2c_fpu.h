@@ -6,6 +6,7 @@
 #define F2C_FPU_H
 
 #include "f2c_config.h"
+#include "f2c_config_arm.h"
 
 /** Two neighbouring elements. */
 typedef struct {

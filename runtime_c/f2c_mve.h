@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
+#include "f2c_config_arm.h"
 #include "f2c_quant.h"
 #include "f2c_simd.h"
 #include "f2c_soft.h"

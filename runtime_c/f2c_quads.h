@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
+#include "f2c_config_wide.h"
 
 #include F2C_WIDE_HEADER
 

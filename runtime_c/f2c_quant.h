@@ -9,18 +9,26 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
-
-/** v limited to low..high. */
-static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
-{
-    const int32_t least = (v < low) ? low : v;
-    return (least > high) ? high : least;
-}
+#include "f2c_config_arm.h"
 
 /** All bits if v is negative, else none. */
 static inline int32_t f2c_negative(int32_t v)
 {
     return -(int32_t)((uint32_t)v >> 31);
+}
+
+/** The smaller of two numbers without a branch on any core: their difference has a sign where they have the same. */
+static inline int32_t f2c_min_masked(int32_t a, int32_t b)
+{
+    const int32_t differ = a ^ b, apart = (int32_t)((uint32_t)a - (uint32_t)b);
+    return b ^ (differ & f2c_negative((a & differ) | (apart & ~differ)));
+}
+
+/** v limited to low..high. */
+static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
+{
+    const int32_t least = F2C_MAX(v, low);
+    return F2C_MIN(least, high);
 }
 
 /** f2c_clamp_s32 without a branch on any core, for |v| < 2^30 and |low|, |high| < 2^30. */
@@ -38,6 +46,24 @@ static inline int32_t f2c_high_product(int32_t a, int32_t b)
     const int32_t upper = (a_high * b_low) + (int32_t)(((uint32_t)a_low * (uint32_t)b_low) >> 16);
     const int32_t lower = (a_low * b_high) + (upper & 0xFFFF);
     return (a_high * b_high) + (upper >> 16) + (lower >> 16);
+}
+
+/** a * b from products of 16 bits, for cores without a product of 64 bits. */
+static inline uint64_t f2c_long_product(uint32_t a, uint32_t b)
+{
+    const uint32_t a_low = a & 0xFFFFu, b_low = b & 0xFFFFu, a_high = a >> 16, b_high = b >> 16;
+    const uint32_t lowest = a_low * b_low;
+    const uint32_t upper = (a_high * b_low) + (lowest >> 16);
+    const uint32_t lower = (a_low * b_high) + (upper & 0xFFFFu);
+    const uint32_t high = (a_high * b_high) + (upper >> 16) + (lower >> 16);
+    return ((uint64_t)high << 32) | ((lower << 16) | (lowest & 0xFFFFu));
+}
+
+/** a * b for |a| <= 2^31 and b >= 0, from such products. */
+static inline int64_t f2c_signed_product(int64_t a, int32_t b)
+{
+    const int32_t sign = f2c_negative((int32_t)(a >> 32));
+    return ((int64_t)f2c_long_product((uint32_t)((a ^ sign) - sign), (uint32_t)b) ^ sign) - sign;
 }
 
 /** ((acc * mult) >> (32 + shift)) rounded half up, plus a zero point.
@@ -91,7 +117,7 @@ static inline int32_t f2c_requant_wide(int32_t acc, int32_t mult, int32_t shift,
                                        int32_t high)
 {
     const int64_t half = (int64_t)1 << (shift - 1);
-    return f2c_clamp_s32(f2c_saturate(((((int64_t)acc * mult) + half) >> shift) + zero), low, high);
+    return f2c_clamp_s32(f2c_saturate(((F2C_SIGNED_PRODUCT(acc, mult) + half) >> shift) + zero), low, high);
 }
 
 /** Nearest integer, half to even, of |v| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits. */
@@ -152,20 +178,21 @@ static inline int32_t f2c_add_float(int32_t a, int32_t b, float scale_a, float s
 /** The power for the sixteens of d < 256 by that for the rest of it, both in Q31; rounded, `shift` > 32 bits less. */
 static inline uint32_t f2c_exp_product(const uint32_t *factors, int32_t d, int32_t shift)
 {
-    const uint64_t product = (uint64_t)factors[(uint32_t)d >> 4] * factors[16u + ((uint32_t)d & 15u)];
+    const uint64_t product = F2C_LONG_PRODUCT(factors[(uint32_t)d >> 4], factors[16u + ((uint32_t)d & 15u)]);
     return (uint32_t)((product + ((uint64_t)1 << (shift - 1))) >> shift);
 }
 
 /** numerator / sum, rounded down, for numerator < 2^54 and a quotient below 2^31: always 31 steps, no branch. */
 static inline uint32_t f2c_reciprocal(uint64_t numerator, uint32_t sum)
 {
-    uint64_t rest = numerator;
+    int64_t rest = (int64_t)numerator, part = (int64_t)((uint64_t)sum << 30);
     uint32_t quotient = 0u;
-    for (int32_t bit = 30; bit >= 0; --bit) {
-        const uint64_t part = (uint64_t)sum << bit;
-        const uint32_t take = (rest >= part) ? 1u : 0u;
-        rest -= part * take;
-        quotient |= take << bit;
+    for (int32_t bit = 0; bit < 31; ++bit) {
+        rest -= part;
+        const int32_t less = f2c_negative((int32_t)(rest >> 32));
+        rest += part & less;        /* given back if it was too much */
+        quotient = (quotient << 1) + 1u + (uint32_t)less;
+        part >>= 1;
     }
     return quotient;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "f2c_config.h"
+#include "f2c_config_arm.h"
 
 /** The low halfword. */
 static inline int32_t f2c_low(int32_t a)

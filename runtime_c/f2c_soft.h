@@ -109,7 +109,8 @@ static F2C_INLINE float f2c_mean(int64_t sum, int32_t unit, int32_t n)
 static F2C_INLINE float f2c_dequantise(int32_t n, float scale)
 {
     return F2C_SOFT(F2C_KNOWN(scale) && F2C_MODERATE(scale),
-                    f2c_real(f2c_round24(f2c_round24(n) * (int64_t)f2c_mantissa(scale)), f2c_unit(scale)), (float)n * scale);
+                    f2c_real(f2c_round24(F2C_SIGNED_PRODUCT(f2c_round24(n), (int32_t)f2c_mantissa(scale))), f2c_unit(scale)),
+                    (float)n * scale);
 }
 
 /** QuantizeLinear: v / scale rounded half to even, plus zero, limited to low..high (8 or 16 bits). */

@@ -6,6 +6,7 @@
 #define F2C_WIDE_H
 
 #include "f2c_config.h"
+#include "f2c_config_wide.h"
 
 #include F2C_WIDE_HEADER
 

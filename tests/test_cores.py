@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from random_graphs import networks
 import fuse2c
 from fuse2c import check, explain, price, report, study, toolchain
 from fuse2c.codegen import project
-from fuse2c.errors import BuildError, OverEnergy
+from fuse2c.errors import BuildError, DoesNotFit, OverEnergy
 from fuse2c.passes import _phases, place
 from fuse2c.passes._phases import Job, Problem
 from fuse2c.plan import Plan
@@ -290,3 +291,30 @@ def test_layers_without_rows_are_shared_by_channels(tmp_path: Path) -> None:
     products = [s.work.macs for s in compiled.plan.steps if s.work.macs]
     assert products == [300 * 136, 300 * 134, 270 * 7] and price.alone(compiled.plan) > 1.7 * price.elapsed(compiled.plan)
     assert_c_is_reference(compiled)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ram_is_kept_on_two_cores(name: str, tmp_path: Path) -> None:
+    """Less RAM, more cycles: on two cores for as long as there is room, then on one; the refusal's figure is enough."""
+    def built(**options: Any) -> fuse2c.Compiled:
+        return compile(MODELS[name](), tmp_path, target="rp2350", **{"cores": 2, **options})
+    fast, least, one = built().plan, built(optimize="ram").plan.ram_bytes, built(optimize="ram", cores=1).plan.ram_bytes
+    assert one < least < fast.ram_bytes and (name == "branches" or least == -(-one // 8) * 8 + 8)       # the cores' counters
+    between, narrow = built(ram=fast.ram_bytes - 1), built(ram=least)
+    assert least < between.plan.ram_bytes < fast.ram_bytes
+    assert price.elapsed(fast) <= price.elapsed(between.plan) < 0.6 * price.alone(between.plan)
+    with pytest.raises(DoesNotFit, match=rf"needs {least} bytes"):
+        built(ram=least - 1)
+    assert narrow.plan.ram_bytes == least and {c.core for c in narrow.plan.calls} == {0}
+    assert any(d.stage == "stream" and "more than the limit of RAM" in d.reason for d in narrow.plan.decisions)
+    assert not any(d.taken for d in narrow.plan.decisions if d.stage == "spread" and d.subject == "2 cores")
+    for compiled in (between, narrow):
+        assert_c_is_reference(compiled)
+        check.sanitized(compiled.plan, samples(compiled.plan, 3), check.SANITIZERS[1])
+
+
+def test_what_takes_more_ram_is_said(tmp_path: Path) -> None:
+    plan = compile(branches(), tmp_path, target="rp2350", cores=2).plan
+    small = compile(branches(), tmp_path, target="rp2350", cores=2, ram=plan.ram_bytes * 2 // 3).plan
+    assert {c.core for c in small.calls} == {0}
+    assert any(d.stage == "spread" and "takes more RAM" in d.reason for d in small.decisions)

@@ -108,7 +108,7 @@ def test_drawn_depthwise_behind_pointwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("channels", [1, 3, 4, 5, 6, 7, 8, 9, 30])
 def test_elements_are_multiplied_once(channels: int) -> None:
     """Also where fours overlap; and words are read in the order in which elements are widened."""
-    seg = dsp_widen.Segments(channels)
+    seg = dsp_widen.Widened(channels)
     found = [k for pair in seg.pairs for k in pair if k >= 0]
     assert sorted(found) == list(range(channels))
     assert len(seg.pairs) == (2 * seg.quads if seg.first else -(-channels // 2))

@@ -15,6 +15,7 @@ from fuse2c import check, price, target
 from fuse2c.cli import cli
 from fuse2c.errors import PlanError, TargetError
 from fuse2c.passes import assign
+from fuse2c.plan import Plan
 from fuse2c.target import Target
 
 
@@ -87,6 +88,25 @@ def test_helium_where_it_is_cheaper(tmp_path: Path) -> None:
     plan = compile(chain(), tmp_path, target=unknown).plan
     assert {s.processor for s in plan.steps} == {"mve"}
     assert "no price to tell" in [d.reason for d in plan.decisions if d.stage == "assign"]
+
+
+def test_two_forms_of_a_kernel_have_prices_by_processor(tmp_path: Path) -> None:
+    """With one list for both nothing is weighed; with a list of its own the scalar form is taken where it is cheaper."""
+    def net() -> Builder:
+        b = Builder()
+        b.output(b.op("Conv", b.input((1, 8, 20, 21)), b.floats(12, 8, 3, 3)))
+        return b
+    dearer = ("[price.conv_fp]\n", "[price.conv_fp]\ncall = 1e7\n")
+    one = compile(net(), tmp_path, target=changed("cortex-m55", tmp_path, dearer)).plan
+    assert kernels_of(one) == ["conv_fp"] and not [d for d in one.decisions if d.stage == "assign"]
+    own = changed("cortex-m55", tmp_path, dearer, ("[core.scalar]\n", '[core.scalar]\nlike = "cortex-m33"\n'))
+    plan = compile(net(), tmp_path, target=own).plan
+    assert kernels_of(plan) == ["conv_fp"] and [s.processor for s in plan.steps] == ["scalar"]
+
+
+def kernels_of(plan: Plan) -> list[str]:
+    """Names of kernels."""
+    return [s.kernel.name for s in plan.steps]
 
 
 def test_close_prices_change_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from fuse2c import toolchain
+from fuse2c.ops._average import MODERATE
 from fuse2c.resources import folder
 
 TYPES = {"s32": np.int32, "u32": np.uint32, "s64": np.int64, "u64": np.uint64}
@@ -135,3 +137,9 @@ def test_the_sanitizer_bites(tmp_path: Path) -> None:
                    str(tmp_path / "bad")], "bad.c does not compile")
     done = subprocess.run([tmp_path / "bad"], capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "division by zero" in done.stderr
+
+
+def test_moderate_scales_are_the_same_in_both_languages() -> None:
+    text = (folder("runtime_c") / "f2c_soft.h").read_text(encoding="utf-8")
+    (line,) = [row for row in text.splitlines() if row.startswith("#define F2C_MODERATE")]
+    assert tuple(map(float, re.findall(r"[\d.]+e[-+]?\d+(?=f)", line))) == MODERATE

@@ -265,44 +265,6 @@ def test_a_stack_pointer_that_escapes_makes_stores_count(tmp_path: Path) -> None
         wcet.analyse(assembled(tmp_path, text.format(escape="str r3, [r0]")), "f")
 
 
-REFUSED = {
-    "data-dependent count": ("f: ldr r1, [r0]\n1: subs r1, #1\nbne 1b\nbx lr", "no bound for the loop at f\\+0x2"),
-    "data-dependent end": ("f: ldrb r1, [r0], #1\ncmp r1, #0\nbne f\nbx lr", "no bound for the loop at f"),
-    "recursion": ("f: push {r4, lr}\nbl f\npop {r4, pc}", "f is recursive"),
-    "mutual recursion": ("f: push {r4, lr}\nbl g\npop {r4, pc}\n.size f, .-f\n.type g, %function\ng: push {r4, lr}\nbl f\n"
-                         "pop {r4, pc}\n.size g, .-g\nh:", "f is recursive"),
-    "function pointer": ("f: push {r4, lr}\nldr r3, [r0]\nblx r3\npop {r4, pc}", "blx r3 .* calls through a pointer"),
-    "tail call through a pointer": ("f: ldr r3, [r0]\nbx r3", "bx r3 .* jumps to an address that is not known"),
-    "unknown stack pointer": ("f: ldr r3, [r0]\nmov sp, r3\nbx lr", "stack pointer is set to a value"),
-    "variable-length array": ("f: push {r7, lr}\nmov r7, sp\nldr r3, [r0]\nsub sp, sp, r3\nmov sp, r7\npop {r7, pc}",
-                              "stack pointer is set to a value"),
-    "malloc": ("f: push {r4, lr}\nbl malloc\npop {r4, pc}\n.size f, .-f\n.type malloc, %function\nmalloc: bx lr\n"
-               ".size malloc, .-malloc\nh:", "calls malloc: allocation has no bound"),
-    "irreducible loop": ("f: ldr r1, [r0]\nmovs r2, #9\ncmp r1, #0\nbeq 2f\n1: subs r2, #1\n2: subs r2, #2\ncmp r2, #1\n"
-                         "bgt 1b\n"
-                         "bx lr", "irreducible"),
-    "undecodable": ("f: nop\n.inst.w 0xf7f0a000\nbx lr", "not known|not among"),
-    "vector instruction": ("f: nop\n.inst.w 0xef022844\nbx lr", "not known|not among"),
-    "endless": ("f: b f", "f never returns|no bound|no end"),
-    "broken return": ("f: push {r4, lr}\nstr r0, [sp, #4]\npop {r4, pc}", "f jumps|never returns|not known|no code|recursive"),
-    "unbalanced stack": ("f: sub sp, #8\nbx lr", "another stack pointer"),
-    "runs into data": ("f: nop\n.word 0x12345678", "control reaches data|no code"),
-}
-
-
-@needs_gcc
-@pytest.mark.parametrize(("text", "reason"), REFUSED.values(), ids=REFUSED)
-def test_programs_without_a_bound_are_refused(tmp_path: Path, text: str, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
-        wcet.analyse(assembled(tmp_path, text), "f")
-
-
-def test_files_that_are_no_program_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.elf").write_bytes(b"no ELF")
-    with pytest.raises(Refused, match=r"x\.elf is not an ELF file"):
-        wcet.analyse(tmp_path / "x.elf", "f")
-
-
 @needs_gcc
 def test_entries_and_cores(tmp_path: Path) -> None:
     elf = assembled(tmp_path, "f: nop\nbx lr")

@@ -1,7 +1,7 @@
 """The folds in the order in which they are applied: each stage until none of its folds changes anything."""
 from __future__ import annotations
 
-from fuse2c.fusion import before, channels, idioms, joins, moves, prune, quantise, tables, taps, upsample
+from fuse2c.fusion import before, channels, columns, idioms, joins, moves, prune, quantise, tables, taps, upsample
 from fuse2c.fusion import folds as basic
 from fuse2c.fusion.dsl import Fold
 
@@ -19,7 +19,7 @@ def integers() -> tuple[Fold, ...]:
 def weights() -> tuple[Fold, ...]:
     """When all constants are known."""
     return (tables.rules() + basic.WEIGHTS + before.BEFORE + basic.STRUCTURE + channels.CHANNELS + moves.rules() + joins.JOINS
-            + prune.PRUNED + taps.TAPS + upsample.REAL)
+            + prune.PRUNED + taps.TAPS + upsample.REAL + columns.COLUMNS)
 
 
 def folds() -> tuple[Fold, ...]:

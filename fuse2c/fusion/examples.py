@@ -56,6 +56,8 @@ GRAPHS: dict[str, str] = {
     "upsample-stored": "(int8[1,2,3,4] x) { v = Constant<value = int8[2,1,3,2] {7,-1,11,-5,15,-9,19,23,-13,-1,-5,11}>() "
                        "w = DQ(v) a = DQ(x) c = ConvTranspose<strides=[2,2]>(a, w) r = Relu(c) y = Q(r) }",
     "upsample": "(float[1,2,3,4] x) { c = ConvTranspose<strides=[2,2]>(x, W(2,3,3,2)) y = Relu(c) }",
+    "column-pairs": "(int8[1,2,5,7] x) { v = Constant<value = int8[1,2,2,2] {7,-1,11,-5,15,-9,19,23}>() "
+                    "w = DQ(v) a = DQ(x) c = Conv(a, w) y = Q(c) }",
     "unread-elements": "(float[1,3,6,5] x) { w = Pad(W(40,1,3,2), I(0,1,0,0,0,1,0,0)) y = Conv(x, w) }",
 }
 

@@ -112,7 +112,7 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         x, y = c.type(0), c.y[0]
         names = windowing.constants(c, c.attrs.window)
         groups = c.attrs.group
-        seg = dsp_widen.Segments(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
+        seg = dsp_widen.Widened(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
         found = dsp.runs(names["OUT_W"], pixels)
         end = dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
@@ -129,7 +129,7 @@ def fields_spec(pixels: int, core: fields.Core) -> Callable[[Call], Spec]:
         flat, bias = matrix(c)
         x, y = c.type(0), c.y[0]
         names = windowing.constants(c, c.attrs.window)
-        seg = fields.Segments(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
+        seg = fields.Together(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
         found = dsp.runs(names["OUT_W"], pixels)
         tables, words, flags = fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])

@@ -21,7 +21,7 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         depth, columns = flat.shape[1], flat.shape[0]
         rows = c.type(0).count // depth
         x, to = c.type(0), (1, columns)
-        tables, words, flags = dsp.flags(x, flat, bias, dsp_widen.Segments(depth), dsp.runs(rows, tile), to, end) if tile \
+        tables, words, flags = dsp.flags(x, flat, bias, dsp_widen.Widened(depth), dsp.runs(rows, tile), to, end) if tile \
             else dsp_dense.dense_flags(x, flat, bias, end)
         names = pixels(rows, depth, columns) | flags.pop("own")
         return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,
@@ -37,7 +37,7 @@ def fields_spec(pixels_of_tile: int, core: fields.Core) -> Callable[[Call], Spec
         rows, x, words = c.type(0).count // depth, c.type(0), 0
         if pixels_of_tile:
             found = dsp.runs(rows, pixels_of_tile)
-            tables, words, flags = fields.flags(x, flat, fields.Segments(depth), found, (1, columns), core)
+            tables, words, flags = fields.flags(x, flat, fields.Together(depth), found, (1, columns), core)
         else:
             tables, flags = fields.alone_flags(x, flat, 1, core)
         return Spec(constants=pixels(rows, depth, columns), tables=tables | {"b": bias}, finish=finish, scratch=4 * words,

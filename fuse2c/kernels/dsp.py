@@ -17,7 +17,7 @@ import numpy as np
 
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels import tiling
-from fuse2c.kernels.dsp_widen import Segments, arranged, times
+from fuse2c.kernels.dsp_widen import Widened, arranged, times
 from fuse2c.kernels.tiling import Block, Lane, Pass, Store, Tile
 from fuse2c.op import Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
@@ -245,7 +245,7 @@ def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: 
     return Sum(acc, p, o, channel, Store(value, channel, at), upper, advance="Y_SC" if o and by_channel and p == 0 else "")
 
 
-def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Segments, found: tuple[Run, ...],
+def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: tuple[Run, ...],
           y: tuple[int, int], end: Finish, groups: int = 1) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
 

@@ -8,7 +8,7 @@ import numpy as np
 from fuse2c.ir.types import TensorType
 from fuse2c.kernels import tiling
 from fuse2c.kernels.dsp import DENSE, Behind, Finish, Step, many, pack, packing, widening
-from fuse2c.kernels.dsp_widen import Segments, arranged, pairs
+from fuse2c.kernels.dsp_widen import Widened, arranged, pairs
 from fuse2c.kernels.tiling import Store, Tile
 
 
@@ -50,7 +50,7 @@ def dense_flags(x: TensorType, w: np.ndarray, bias: np.ndarray, end: Finish,
     """The same as `flags`, for one pixel at a time, its elements widened where they are multiplied: no scratch."""
     form, quads, outputs = packing(x, w, bias), w.shape[1] // 4, w.shape[0]
     steps = next(n for n in (4, 5, 3, 2, 1) if quads % n == 0) if many(w.shape[0]) else 1
-    stream = arranged(w, Segments(w.shape[1]), pairs(w.shape[1]))
+    stream = arranged(w, Widened(w.shape[1]), pairs(w.shape[1]))
     rest = [f"f2c_pair(x_row[{a}], x_row[{b if b >= 0 else a}])" for a, b in pairs(w.shape[1])[2 * quads:]]
     return {"w": pack(stream, bias, block(outputs), form, end.multipliers)}, 0, {
         "tile": {"of_1": dense_tile(outputs, form, end)}, "form": form,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fuse2c.kernels.windowing import Segments
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -40,13 +42,9 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
-    """The elements under a row of the window, for pixels side by side; `pixel` elements are one of them, if they are more."""
+class Widened(Segments):
+    """As strips of pairs; `pixel` elements are one pixel, if they are more."""
 
-    channels: int
-    taps: int = 1
-    stride: int = 1
-    dilation: int = 1
     pixel: int = 0
 
     @property
@@ -118,7 +116,7 @@ def pairs(length: int) -> tuple[tuple[int, int], ...]:
     return (*found, *((k, k + 1 if k + 1 < length else -1) for k in range(whole, length, 2)))
 
 
-def arranged(w: np.ndarray, seg: Segments, order: tuple[tuple[int, int], ...]) -> np.ndarray:
+def arranged(w: np.ndarray, seg: Widened, order: tuple[tuple[int, int], ...]) -> np.ndarray:
     """[outputs, depth] -> [outputs, 2 * words], depth being rows of the window; zeros where a word has room.
 
     order: which elements under a row of the window share a word.

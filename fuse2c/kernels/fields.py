@@ -18,6 +18,7 @@ from fuse2c.ir.types import CTYPE, TensorType
 from fuse2c.kernels import tiling
 from fuse2c.kernels.dsp import Run
 from fuse2c.kernels.tiling import Block, Lane, Tile
+from fuse2c.kernels.windowing import Segments
 from fuse2c.quant import accumulator_bound
 
 LARGEST = 3                 # pixels of a tile
@@ -117,13 +118,8 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
-    """The elements under a row of the window, for pixels side by side."""
-
-    channels: int
-    taps: int = 1
-    stride: int = 1
-    dilation: int = 1
+class Together(Segments):
+    """As strips of words that hold several pixels."""
 
     @property
     def loose(self) -> bool:
@@ -199,7 +195,7 @@ def stored(w: np.ndarray, depth: int, block: int, core: Core) -> np.ndarray:
     return (packed.astype(np.int16) + OFFSET).astype(np.uint8) if core.unsigned else packed
 
 
-def flags(x: TensorType, w: np.ndarray, seg: Segments, found: tuple[Run, ...], y: tuple[int, int],
+def flags(x: TensorType, w: np.ndarray, seg: Together, found: tuple[Run, ...], y: tuple[int, int],
           core: Core) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's elements, values for the templates) of the core.
 

@@ -18,6 +18,16 @@ LONGEST = 2 ** 16       # strides and dilations whose products with positions st
 
 
 @dataclass(frozen=True, slots=True)
+class Segments:
+    """The elements under a row of the window, for pixels side by side."""
+
+    channels: int
+    taps: int = 1
+    stride: int = 1
+    dilation: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """Kernel extent, strides, dilations and pads (all begins, then all ends), one entry per spatial axis."""
 

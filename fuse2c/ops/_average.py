@@ -14,6 +14,8 @@ from fuse2c.kernels.scalars import literal
 from fuse2c.op import Call, Scalar
 from fuse2c.quant import Requant
 
+MODERATE = (1e-30, 1e30)        # F2C_MODERATE of f2c_soft.h: between them scales are no subject of its fallbacks
+
 
 def counts(c: Call) -> list[np.ndarray]:
     """How many elements each output averages along each axis: a product of these is the divisor."""
@@ -71,8 +73,8 @@ def is_soft(c: Call) -> str:
     """8-bit elements whose float32 sums can be followed in integers (f2c_soft.h)."""
     if not c.quantised:
         return "it averages floats"
-    scales = (c.quant(0).scale[0], c.y_quant.scale[0])
-    return "" if all(1e-30 < s < 1e30 for s in scales) and divisors(c).max() < 2 ** 22 else "scales of extreme size"
+    scales, (low, high) = (c.quant(0).scale[0], c.y_quant.scale[0]), MODERATE
+    return "" if all(low < s < high for s in scales) and divisors(c).max() < 2 ** 22 else "scales of extreme size"
 
 
 def average_terms(c: Call, integer: bool, soft: bool) -> tuple[dict[str, Any], Scalar, str]:

@@ -161,7 +161,7 @@ def _windows(c: Call) -> Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class Walk:
     """One walk over the reduced elements: an accumulator, its start and its step."""
 
     name: str
@@ -175,7 +175,7 @@ def spec(c: Call) -> Spec:
     flags = _nests(c, tuple(a for a in x.storage if a in axes))
     acc, end, finish = _ends(c, prod(x.shape[a] for a in axes))
     return Spec({"COUNT": prod(x.shape[a] for a in axes)}, by_rows=False, acc=acc, finish=finish,
-                flags=flags | {"passes": _passes(c), "open": "" if x.dtype.is_float else f"({acc})", "close": "",
+                flags=flags | {"walks": _walks(c), "open": "" if x.dtype.is_float else f"({acc})", "close": "",
                                "store": Store(end, "", flags["outer"].index[0])})
 
 
@@ -186,7 +186,7 @@ def mean_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
     terms, finish, acc = average_terms(_windows(c), integer, soft)
     step = "f2c_round24(acc + v)" if soft else "acc + v"
     return Spec({}, by_rows=False, acc=acc, finish=finish, channel="n",
-                flags=flags | {"passes": (Pass("acc", "0", step),), "open": terms["term_open"], "close": terms["term_close"],
+                flags=flags | {"walks": (Walk("acc", "0", step),), "open": terms["term_open"], "close": terms["term_close"],
                                "store": Store("acc", str(count), flags["outer"].index[0])})
 
 
@@ -214,16 +214,16 @@ def _ends(c: Call, count: int) -> tuple[str, str, Scalar | None]:
     return unsigned, "acc", Scalar(row.whole.replace("{a}", f"({ctype}){{a}}").replace("COUNT", str(count)))
 
 
-def _passes(c: Call) -> tuple[Pass, ...]:
+def _walks(c: Call) -> tuple[Walk, ...]:
     row, dtype = ROWS[c.node.op], c.type(0).dtype
     start = literal(_identity(c.node.op, dtype) if c.node.op in EXTREMES else row.start, dtype)
     if not dtype.is_float:
         start = start if c.node.op in EXTREMES else f"{int(row.start)}u"
         signed = COMPUTE[dtype] if not COMPUTE[dtype].startswith("u") else ""
         size = row.integer if signed or c.node.op != "ReduceL1" else "acc + v"
-        return (Pass("acc", start, size.replace("{S}", f"({signed})")),)
-    main = Pass("acc", start, _text(row.real, dtype))
-    top = Pass("top", literal(-np.inf, dtype), _text("f2c_max_nan{s}(top, v)", dtype))
+        return (Walk("acc", start, size.replace("{S}", f"({signed})")),)
+    main = Walk("acc", start, _text(row.real, dtype))
+    top = Walk("top", literal(-np.inf, dtype), _text("f2c_max_nan{s}(top, v)", dtype))
     return (top, main) if row.top else (main,)
 
 

@@ -81,8 +81,8 @@ def _best(plan: Plan, step: Step, ways: list[str], log: list[Decision]) -> Step:
             other = chosen(plan, step.node, plan.target.processors[processor].processor, [])
         except NoKernel:
             continue
-        if other.kernel.name == step.kernel.name:
-            continue        # one price list for two forms of a kernel says nothing of which takes less
+        if other.kernel.name == step.kernel.name and price.price_of(plan, other) == price.price_of(plan, step):
+            continue        # one price for two forms of a kernel says nothing of which takes less
         now, then = price.of_step(plan, step).cycles, price.of_step(plan, other).cycles
         what = f"{other.kernel.name} takes {then:,.0f} cycles, {step.kernel.name} {now:,.0f}"
         priced = all(_is_priced(plan, s) for s in (step, other))

@@ -2,10 +2,13 @@
 
 The partitions of stream.py are candidates here, too: a group of steps that take turns row by row is what one core does at
 a stretch, a step alone may be divided by rows. What is in use while several cores work stays where it is for the whole
-phase (place.py); so a schedule for several cores takes more RAM than one for a single core.
+phase (place.py); so a schedule for several cores takes more RAM than one for a single core. Where RAM is short, or asked
+for, so are plans with kernels of less scratch (_slim.py), and such in which the first core alone does what is at the peak,
+down to those in which it does everything.
 """
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +17,7 @@ from functools import cached_property
 from fuse2c import price
 from fuse2c.errors import PlanError
 from fuse2c.fusion.dsl import barred
-from fuse2c.passes import _groups, _phases, _rows, _search, assign, join, order, place, stream
+from fuse2c.passes import _groups, _phases, _rows, _search, _slim, assign, join, order, place, stream
 from fuse2c.passes._phases import Job, Problem
 from fuse2c.passes._rows import RowStep
 from fuse2c.passes._search import Candidate
@@ -29,17 +32,49 @@ def run(plan: Plan) -> Plan:
     if apart and plan.options.arena != "caller":
         raise PlanError(f"{apart[0]} has a program of its own, which does not know where this one's arena is",
                         hint="--arena caller: both programs pass the same address, in memory that both reach")
-    steps = [_rows.row_step(plan, s) for s in plan.steps]
-    alone = _groups.Partition()
-    for i in range(len(steps)):
-        alone = _groups.Partition(0, 0, range(i, i + 1), alone)
-    parts = stream.thinned(plan, price.of_steps(plan), _groups.front(plan, steps))
-    candidates = [alone, *(p for p in parts if _allowed(plan, p))]
-    spreads = [Spread(plan, p.groups) for p in candidates]
-    found = {Candidate(p, price.of_plan(p), False): s for s in spreads for p in [place.arranged(join.kernels(s.planned))]}
+    found = _candidates(plan)
     best = _search.best(list(found))
     return replace(found[best].planned, front=tuple(map(stream.point, _search.unbeaten(found))), point=stream.point(best),
-                   decisions=(*plan.decisions, *found[best].decisions(), *_search.refusals(found, best)))
+                   decisions=(*plan.decisions, *found[best].decisions(), *_slim.log(plan, best.plan),
+                              *_search.refusals(found, best)))
+
+
+def _candidates(plan: Plan) -> dict[Candidate, Spread]:
+    """Every plan that is worth a look, with addresses, and who computes what."""
+    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    alone = tuple(range(i, i + 1) for i in range(len(steps)))
+
+    def partitions(p: Plan) -> list[Sequence[range]]:
+        parts = stream.thinned(p, price.of_steps(p), _groups.front(p, steps))
+        return [alone, *(tuple(part.groups) for part in parts if _allowed(p, part))]
+
+    found = {candidate(s): s for s in (Spread(plan, groups) for groups in partitions(plan))}
+    fastest = min(found, key=lambda c: c.cycles)
+    if plan.options.optimize == "cycles" and fastest.ram <= plan.target.holding("arena")[1].bytes:
+        return found
+    options = _slim.variants(plan)
+    slim = _slim.slimmest(plan, options)
+    both = [Spread(slim, groups) for groups in partitions(slim)]
+    found |= {candidate(s): s for first in both for s in (first, first.alone)}
+    for groups in itertools.islice(dict.fromkeys(tuple(found[c].groups) for c in _search.ranked(found)), stream.REFINED):
+        for p in (plan, *stream.levels(stream.scheduled(plan, steps, groups), options)):
+            found |= {candidate(s): s for s in _narrower(Spread(replace(plan, steps=p.steps), groups))}
+    return found
+
+
+def candidate(spread: Spread) -> Candidate:
+    """A schedule with addresses, priced. Slower kernels are there only where RAM counts, and are worth what they take."""
+    arranged = place.arranged(join.kernels(spread.planned))
+    return Candidate(arranged, price.of_plan(arranged), slimmed=False)
+
+
+def _narrower(spread: Spread) -> list[Spread]:
+    """The same with more and more on the first core alone: at a peak of live bytes, what several cores do there."""
+    found, most = [spread], spread.plan.target.holding("arena")[1].bytes
+    while pins := found[-1].at_peak:
+        found.append(replace(found[-1], pinned=found[-1].pinned | pins))
+    fits = next((i for i, s in enumerate(found) if stream.peak(s.planned) <= most), len(found) - 1)
+    return [found[i] for i in stream.between(fits, len(found))]
 
 
 def _allowed(plan: Plan, part: _groups.Partition) -> bool:
@@ -55,6 +90,7 @@ class Spread:
 
     plan: Plan
     groups: Sequence[range]
+    pinned: frozenset[int] = frozenset()        # stretches that the first core computes
 
     @cached_property
     def rows(self) -> list[RowStep]:
@@ -87,19 +123,21 @@ class Spread:
         links = [self.plan.target.processors[n].link for n in self.cores]
         byte = [(2 * link.line_cycles / link.line_bytes if link.line_bytes else 0.0)
                 + (1 / link.bytes_per_cycle if link.bytes_per_cycle else 0.0) for link in links]
-        return Problem([self._job(s) for s in self.stretches], byte, price.meeting(self.plan))
+        return Problem([self._job(i) for i in range(len(self.stretches))], byte, price.meeting(self.plan))
 
     @property
     def cores(self) -> list[str]:
         """Names of the cores that share the inference."""
         return self.plan.target.cores[:self.plan.options.cores]
 
-    def _job(self, groups: Sequence[range]) -> Job:
+    def _job(self, at: int) -> Job:
+        groups = self.stretches[at]
         g, steps = self.plan.graph, [self.plan.steps[i] for group in groups for i in group]
         writes = {t: g.type(t).bytes for s in steps for t in order.writes(self.plan, s)}
         reads = {t: g.type(t).bytes for s in steps for t in order.reads(self.plan, s) if t not in writes}
-        cycles = tuple(self._cycles(groups, core) for core in range(len(self.cores)))
-        return Job(cycles, self._divisible(groups[-1]), reads, writes)
+        pinned = at in self.pinned
+        cycles = tuple(math.inf if core and pinned else self._cycles(groups, core) for core in range(len(self.cores)))
+        return Job(cycles, 0 if pinned else self._divisible(groups[-1]), reads, writes)
 
     def _cycles(self, groups: Sequence[range], core: int) -> float:
         """Of a stretch on a core, in cycles of the first one; with whose turn it is, where rows alternate."""
@@ -124,6 +162,25 @@ class Spread:
     def phases(self) -> list[_phases.Phase]:
         """The schedule."""
         return _phases.best(self.problem)
+
+    @property
+    def at_peak(self) -> frozenset[int]:
+        """Of the phase with the most live bytes the stretches of several cores, as far as the first can compute them."""
+        peak = place.peak(self.planned, place.lifetimes(self.planned))
+        at = next((i for i, groups in enumerate(self.stretches) if peak and any(peak.step in g for g in groups)), None)
+        phase = next((p for p in self.phases if any(at in jobs for jobs in p.jobs)), None)
+        several = phase.jobs if phase and sum(map(bool, phase.jobs)) > 1 else ()
+        return self._free & {i for jobs in several for i in jobs}
+
+    @property
+    def _free(self) -> frozenset[int]:
+        """Stretches that are not, but can be, the first core's."""
+        return frozenset(i for i, job in enumerate(self.problem.jobs) if job.cycles[0] < math.inf) - self.pinned
+
+    @property
+    def alone(self) -> Spread:
+        """The first core computes everything that it can."""
+        return replace(self, pinned=self.pinned | self._free)
 
     @cached_property
     def planned(self) -> Plan:
@@ -180,6 +237,8 @@ class Spread:
         """Why a job is neither divided nor beside another."""
         found, p = self.problem.jobs[job], self.problem
         group = self.stretches[job][-1]
+        if job in self.pinned:
+            return "what several cores do at a time here takes more RAM"
         if found.rows:
             saved = min(found.cycles) - _phases.divided(p, job).time
             return f"dividing its rows saves {max(saved, 0):,.0f} cycles; the cores meet for {p.meeting:,.0f} before and after"

@@ -73,7 +73,7 @@ class Space:
                       for part in (*some, widest(steps))}
         near = dict.fromkeys(found[c] for c in _search.ranked(found)) if options else {}
         for groups in itertools.islice(near, REFINED):
-            for p in _levels(scheduled(plan, steps, groups), options):
+            for p in levels(scheduled(plan, steps, groups), options):
                 found[candidate(p, price.of_steps(p), True)] = groups
         return found
 
@@ -84,17 +84,22 @@ def candidate(plan: Plan, work: price.Cost, slimmed: bool) -> Candidate:
     return Candidate(arranged, price.of_plan(arranged, work), slimmed)
 
 
-def _levels(plan: Plan, options: _slim.Variants) -> Iterable[Plan]:
+def levels(plan: Plan, options: _slim.Variants) -> Iterable[Plan]:
     """A few plans with less and less scratch: the last, the first that fits, and some in between."""
     slimmer = list(_slim.slimmer(plan, options))
     limit = plan.target.holding("arena")[1].bytes - (plan.ram_bytes - plan.working_bytes)
-    fits = next((i for i, p in enumerate(slimmer) if _peak(p) <= limit), len(slimmer) - 1)
-    count = min(LEVELS, len(slimmer))
-    chosen = {fits} | {round((i + 1) * (len(slimmer) - 1) / count) for i in range(count)}
-    return [slimmer[i] for i in sorted(chosen) if i >= 0]
+    fits = next((i for i, p in enumerate(slimmer) if peak(p) <= limit), len(slimmer) - 1)
+    return [slimmer[i] for i in between(fits, len(slimmer)) if i >= 0]
 
 
-def _peak(plan: Plan) -> int:
+def between(fits: int, count: int) -> list[int]:
+    """Positions in a row of plans with less and less RAM: LEVELS of them, the last among them, and the one that `fits`."""
+    some = min(LEVELS, count)
+    return sorted({fits} | {round((i + 1) * (count - 1) / some) for i in range(some)})
+
+
+def peak(plan: Plan) -> int:
+    """Most live bytes."""
     found = place.peak(plan, place.lifetimes(plan))
     return found.bytes if found else 0
 

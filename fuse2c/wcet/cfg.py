@@ -115,6 +115,10 @@ class Function:
                     break
             end = ends.get(i.address) or Block(0, [], successors=[at])
             blocks[leader] = Block(leader, instructions, end.ends, end.taken, end.conditional, list(end.successors))
+            if leader in self._decoder.guarded:
+                why = self._lost(leader, f"a jump leads to {self.place(leader)}, inside an IT block",
+                                 "no code that jumps past an IT instruction")
+                blocks[leader] = Block(leader, [why], LOST, successors=list(end.successors))
         return blocks
 
     def _at(self, address: int) -> Instruction:
@@ -122,7 +126,11 @@ class Function:
         try:
             return self._decoder.at(address)
         except Refused as error:
-            return Instruction(address, 0, LOST, "", False, (), "", error.args[0])
+            return self._lost(address, error.args[0], error.hint)
+
+    @staticmethod
+    def _lost(address: int, reason: str, hint: str = "") -> Instruction:
+        return Instruction(address, 0, LOST, "", False, (), hint, reason)
 
     def _end(self, i: Instruction) -> Block | None:
         """How control leaves behind an instruction, as a Block without instructions; None if it goes on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from fuse2c.errors import Refused
 from fuse2c.wcet.compiled import Step
 from fuse2c.wcet.decode import Instruction
 from fuse2c.wcet.operands import LR, PC, SP, Imm, Mem, Reg, Vector
@@ -30,12 +31,13 @@ class Store(NamedTuple):
 
 class Summary(NamedTuple):
     """One iteration: the registers it writes, with what they become (None: unknown); the comparison that its branch
-    looks at, of two terms or of one with zero; its stores."""
+    looks at, of two terms or of one with zero; its stores; whether no more than equality can be told by the comparison."""
 
     writes: dict[int, Term | None]
     left: Term | None
     right: Term | None
     stores: tuple[Store, ...]
+    equality: bool
 
 
 def summary(step: Step) -> Summary | None:
@@ -43,7 +45,7 @@ def summary(step: Step) -> Summary | None:
     writes: dict[int, Term | None] = dict.fromkeys(step.unknown - {FLAGS})
     terms: dict[int, Term | None] = {}
     compared: tuple[Term | None, Term | None] | None = None
-    stores = []
+    stores, equality = [], False
     for i, p in step.kept:
         if SP in p.writes or PC in p.writes or (i.cond and i.name != "b" and (FLAGS in p.writes or p.stays)):
             return None
@@ -54,18 +56,18 @@ def summary(step: Step) -> Summary | None:
             stores.append(store)
             continue
         if FLAGS in p.writes:
-            compared = _compared(i, terms)
+            compared, equality = _compared(i, terms), i.name == "add"
         value = None if i.cond else _value(i, p, terms)
         for r in p.writes - {FLAGS}:
             terms[r] = value
     writes |= terms
     last = step.block.last
     if last.name in ("cbz", "cbnz"):
-        compared = _term(last.ops[0], terms), Term(None, 0)
+        compared, equality = (_term(last.ops[0], terms), Term(None, 0)), False
     elif last.name == "le":
         compared = None if LR in terms else (Term(LR, 0), Term(None, 1))
         writes[LR] = Term(LR, -1)
-    return None if compared is None else Summary(writes, *compared, tuple(stores))
+    return None if compared is None else Summary(writes, *compared, tuple(stores), equality)
 
 
 def _term(op: object, terms: dict[int, Term | None]) -> Term | None:
@@ -102,7 +104,7 @@ def _compared(i: Instruction, terms: dict[int, Term | None]) -> tuple[Term | Non
         return _term(i.ops[0], terms), _term(i.ops[1], terms)
     if i.name == "sub":
         return _term(i.ops[-2] if len(i.ops) == 3 else i.ops[0], terms), _term(i.ops[-1], terms)
-    return None
+    return (_sum(i, terms), Term(None, 0)) if i.name == "add" else None
 
 
 def _store(i: Instruction, p: Part, terms: dict[int, Term | None]) -> Store | None:
@@ -172,7 +174,7 @@ def _line(s: Summary, registers: list, term: Term | None) -> tuple[int, int] | N
 
 
 def _iterations(step: Step, s: Summary, state: State) -> int:
-    """How often the loop still runs; 0 if that is not known."""
+    """How often the loop still runs; 0 if that is not known. Refused if it never ends."""
     left, right = _line(s, state.registers, s.left), _line(s, state.registers, s.right)
     if left is None or right is None or window(left[0]) != window(right[0]):
         return 0
@@ -184,8 +186,12 @@ def _iterations(step: Step, s: Summary, state: State) -> int:
         condition = _OPPOSITE.get(condition, "")
     (a, da), (b, db) = left, right
     if condition == "ne":
-        return _until_equal((a - b) & M, (da - db) & M)
-    if db or condition not in _ORDER or (window(a) and _ORDER[condition][0]):
+        n = _until_equal((a - b) & M, (da - db) & M)
+        if n == 0:
+            raise Refused(f"the loop at {state.memory.image.place(step.block.start)} never ends: its counter steps over the "
+                          "limit", hint="compare with < instead of !=")
+        return n
+    if s.equality or db or condition not in _ORDER or (window(a) and _ORDER[condition][0]):
         return 0
     return _while_below(condition, a, da, b)
 
@@ -240,6 +246,8 @@ def _stores(s: Summary, state: State, n: int) -> list[tuple[int, int]] | None:
                 return None
             continue
         first, last = where[0], where[0] + n * where[1]
+        if not window(first) and any(state.memory.image.read(at, 1) is not None for at in (first, last & M)):
+            return None
         if (min(first, last) >> WINDOW) <= STACK <= (max(first, last) + store.width) >> WINDOW:
             if where[1]:
                 return None

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.decode import EXCLUSIVE_LOAD, EXCLUSIVE_STORE, Instruction
 from fuse2c.wcet.operands import PC, SP, Mem, Operand, Reg, RegList, Vector
 
 REFILL = 3              # cycles to refill the pipeline after a taken branch: 1 to 3 on M3 and M4, the worst
@@ -62,7 +62,7 @@ def _m0plus(costs: Costs, i: Instruction) -> tuple[int, int]:
         return 1 + _words(i.ops[-1]) + (2 if _to_pc(i) else 0), 0
     if name.startswith(("ldr", "str")):
         return 2, 0
-    if name in ("dmb", "dsb", "isb"):
+    if name in ("dmb", "dsb", "isb", "mrs", "msr"):
         return 3, 0
     if name == "mul":
         return costs.multiply, 0
@@ -96,6 +96,8 @@ def _m34(costs: Costs, i: Instruction) -> tuple[int, int]:
         return 2 + split + literal, REFILL if _to_pc(i) else 0
     if name in ("dmb", "dsb", "isb"):
         return 4, 0
+    if name in ("mrs", "msr", "cpsid", "cpsie", EXCLUSIVE_LOAD, EXCLUSIVE_STORE):
+        return 2, 0
     return 1, REFILL if name in ("mov", "add") and i.ops[0] == Reg(PC) else 0
 
 

@@ -19,19 +19,24 @@ CONDITIONS = ("eq", "ne", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", 
 INVERSE = {c: CONDITIONS[n ^ 1] for n, c in enumerate(CONDITIONS)}
 SYNONYMS = {"cs": "hs", "cc": "lo"}
 NAMES = {"ldmia": "ldm", "ldmfd": "ldm", "stmia": "stm", "stmea": "stm", "stmfd": "stmdb", "ldmea": "ldmdb",
-         "addw": "add", "subw": "sub", "movw": "mov", "neg": "rsb", "vldmia": "vldm", "vstmia": "vstm"}
+         "addw": "add", "subw": "sub", "movw": "mov", "neg": "rsb", "vldmia": "vldm", "vstmia": "vstm", "sev": "nop",
+         "yield": "nop", "clrex": "nop"}
+EXCLUSIVE_LOAD, EXCLUSIVE_STORE = "exclusive load", "exclusive store"
+"""What loads and stores that are exclusive or ordered (Armv8-M) are called: no names of instructions begin like them."""
+NAMES |= dict.fromkeys("ldrex ldrexb ldrexh lda ldab ldah ldaex ldaexb ldaexh".split(), EXCLUSIVE_LOAD)
+NAMES |= dict.fromkeys("strex strexb strexh stl stlb stlh stlex stlexb stlexh".split(), EXCLUSIVE_STORE)
 CORE = frozenset("""
 mov movt mvn add adc sub sbc rsb mul mla mls and orr eor bic orn lsl lsr asr ror rrx cmp cmn tst teq
 uxtb uxth sxtb sxth uxtb16 sxtb16 uxtab uxtah sxtab sxtah uxtab16 sxtab16 ubfx sbfx bfi bfc clz rbit rev rev16 revsh
 udiv sdiv ldr ldrb ldrh ldrsb ldrsh ldrd ldm ldmdb str strb strh strd stm stmdb push pop
-b bl blx bx cbz cbnz tbb tbh nop adr dmb dsb isb ssat usat ssat16 usat16
+b bl blx bx cbz cbnz tbb tbh nop adr dmb dsb isb mrs msr cpsid cpsie ssat usat ssat16 usat16
 smull umull smlal umlal umaal smlad smladx smuad smuadx smlsd smlsdx smusd smlald smlaldx
 smlabb smlabt smlatb smlatt smulbb smulbt smultb smultt smlalbb smlalbt smlaltb smlaltt
 smlawb smlawt smulwb smulwt smmul smmulr smmla smmlar smmls smmlsr
 pkhbt pkhtb sadd16 sadd8 uadd8 uadd16 ssub16 ssub8 usub8 usub16 sel qadd qsub qdadd qdsub qadd8 qsub8 qadd16 qsub16
 uqadd8 uqsub8 uqadd16 uqsub16 shadd8 shadd16 uhadd8 uhadd16 shsub16 uhsub16 usad8 usada8
 csel csinc csinv csneg dls wls le dlstp wlstp letp asrl lsll lsrl sqrshrl uqrshll sqshll uqshll srshrl urshrl
-""".split())
+""".split()) | {EXCLUSIVE_LOAD, EXCLUSIVE_STORE}
 FLOATING = frozenset("""
 vldr vstr vldm vstm vldmdb vstmdb vpush vpop vmov vmrs vmsr vadd vsub vmul vnmul vdiv vsqrt vabs vneg vcmp vcmpe vcvt vcvtr
 vmla vmls vnmla vnmls vfma vfms vfnma vfnms vmaxnm vminnm vseleq vselge vselgt vselvs
@@ -40,8 +45,9 @@ vcvta vcvtn vcvtp vcvtm vrinta vrintn vrintp vrintm vrintx vrintz vrintr vcvtb v
 COMPARES = frozenset(("cmp", "cmn", "tst", "teq"))
 COUNTED = ("le", "letp", "wls", "wlstp")
 """Branches of low-overhead loops."""
+WAITING = "what waits for an event, or calls an operating system or a debugger, has no bound of its own: analyse what it calls"
 LOST = "lost"
-"""Stands for what is no instruction, or none that is analysed; its text is the reason."""
+"""Stands for what is no instruction, or none that is analysed; its text is the reason, its kind the hint."""
 WINDOW = 8192           # bytes decoded at a time
 
 
@@ -89,6 +95,7 @@ class Decoder:
     def __init__(self, image: Image, core: str) -> None:
         self.image, self._vectors = image, core in helium.CORES
         self._known: dict[int, Instruction] = {}
+        self.guarded: set[int] = set()          # instructions that an IT ahead makes conditional: no jump may lead there
         self._engine = capstone.Cs(capstone.CS_ARCH_ARM,
                                    capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS | capstone.CS_MODE_V8)
 
@@ -111,6 +118,8 @@ class Decoder:
             if not self.image.is_code(where):
                 raise Refused(f"control reaches data at {self.image.place(where)}")
             in_block = bool(pending)
+            if in_block:
+                self.guarded.add(where)
             cond = pending.pop(0) if pending else ""
             i = self._instruction(where, size, name, text, cond, in_block)
             self._known[where] = i
@@ -187,7 +196,8 @@ class Decoder:
                 helium.lanes(ops) or first.startswith(("vp", "vctp"))):
             return Instruction(address, size, helium.base_name(first), "", False, ops, "mve", shown)
         if (name not in CORE and name not in FLOATING) or _foreign(name, ops):
-            raise Refused(f"{shown} at {self.image.place(address)} is not among the instructions that are analysed")
+            raise Refused(f"{shown} at {self.image.place(address)} is not among the instructions that are analysed",
+                          hint=WAITING if name in ("wfi", "wfe", "svc", "bkpt") else "")
         return Instruction(address, size, name, cond, flags, (*ops, Imm(0)) if negated else ops, kind, shown)
 
 

@@ -105,6 +105,7 @@ class Engine(Machine):
             after = self._leave(state, step)
             if not alone or len(after) != 1 or not after[0].frames:
                 return after
+            state = after[0]
 
     def _execute(self, state: State, step: Step) -> None:
         """A block up to its transfer of control."""
@@ -114,7 +115,7 @@ class Engine(Machine):
         if self.facts.blocks > most:
             raise Refused(f"no end after {most} basic blocks, at {self.image.place(state.pc)}")
         if step.block.ends == LOST:
-            raise Refused(step.block.last.text)
+            raise Refused(step.block.last.text, hint=step.block.last.kind)
         try:
             state.flags = step.run(state.registers, state.flags, state.memory)
         except Refused as error:
@@ -342,7 +343,7 @@ class Engine(Machine):
             cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
             self._know(i.address, cases, ways)
             ways = sorted(cases)
-        if (i.name not in ("tbb", "tbh") and not listed) or not ways:
+        if not listed or not ways:
             raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
                           hint="no function pointers; is the return address overwritten?")
         return self._each(state, step, ways)

@@ -3,17 +3,22 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
 from fuse2c.errors import Refused
 
-SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
+SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS = 1, 2, 4, 0x400
+# What pyelftools meets in a broken file.
+UNREADABLE = (ELFError, ConstructError, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
+              ValueError, OSError, RecursionError)
 ABI = "__aeabi_"
 THUMB = 1               # lowest bit of a code address
 # Tag_CPU_arch of the ABI's build attributes, to the smallest core that has it.
@@ -120,9 +125,24 @@ def load(path: Path) -> Image:
                 raise Refused(f"{path.name} is no 32-bit little-endian Arm program")
             if elf["e_type"] not in ("ET_EXEC", "ET_DYN"):
                 raise Refused(f"{path.name} is not linked", hint="analyse the program that runs, not an object file")
+            _whole(elf, path.name, len(data))
             return Image(path, hashlib.sha256(data).hexdigest(), *_core(elf), _regions(elf), *_symbols(elf))
-    except (ELFError, KeyError, ValueError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Refused(f"{path.name} is not an ELF file that can be read: {error}") from error
+
+
+def _whole(elf: ELFFile, name: str, size: int) -> None:
+    """Refused if a part of the program is missing, or two of them claim the same addresses."""
+    placed: list[tuple[int, int, str]] = []
+    for section in elf.iter_sections():
+        if section["sh_type"] != "SHT_NOBITS" and section["sh_offset"] + section["sh_size"] > size:
+            raise Refused(f"{name} is cut: section {section.name} ends behind the file")
+        if section["sh_flags"] & SHF_ALLOC and not section["sh_flags"] & SHF_TLS and section["sh_size"]:
+            placed.append((section["sh_addr"], section["sh_addr"] + section["sh_size"], section.name))
+    placed.sort()
+    for (_, end, one), (start, _, other) in itertools.pairwise(placed):
+        if start < end:
+            raise Refused(f"{name} has two sections at address {start:#x}: {one} and {other}", hint="no overlays")
 
 
 def _regions(elf: ELFFile) -> list[Region]:

@@ -212,20 +212,22 @@ class Machine:
             self._cross(state, edge, entry)
 
     def _call(self, state: State, step: Step, entry: int) -> None:
-        name = self.image.place(entry)
-        if any(frame.code.function.entry == entry for frame in state.frames):
-            raise Refused(f"{name} is recursive: it is called again in {self._name(state)}")
-        if name in HEAP:
-            raise Refused(f"{self._name(state)} calls {name}: allocation has no bound", hint="no heap")
+        self._callable(state, entry, "it is called again in {}")
         frame = state.frames[-1]
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
         prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
         self._enter(state, entry, step.block.last.end, step.block.start, prefix)
 
+    def _callable(self, state: State, entry: int, again: str) -> None:
+        name, caller = self.image.place(entry), self._name(state)
+        if any(frame.code.function.entry == entry for frame in state.frames):
+            raise Refused(f"{name} is recursive: {again.format(caller)}", hint="a loop with a constant number of turns")
+        if name in HEAP:
+            raise Refused(f"{caller} calls {name}: allocation has no bound", hint="no heap")
+
     def _tail(self, state: State, step: Step, entry: int) -> None:
+        self._callable(state, entry, "{} jumps to it")
         frame = state.frames[-1]
-        if any(f.code.function.entry == entry for f in state.frames):
-            raise Refused(f"{self.image.place(entry)} is recursive: {self._name(state)} jumps to it")
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
         prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
         state.frames.pop()

@@ -119,6 +119,8 @@ class _Path:
         """Where the last instruction leads, as a term."""
         if helper is not None:
             return self._behind(i, *helper)
+        if i.name in ("tbb", "tbh"):
+            return self._branch(i)
         if i.name == "ldr":
             return self._load(i)
         last = self._operand(i.ops[-1]) if i.ops else None
@@ -132,6 +134,14 @@ class _Path:
         number = _times(self._now[0], width)
         entry = Unknown(table=(Term(base + number.offset & M, number.factor, number.of), width, sign))
         return Term(base, 2 if width < 4 else 1, entry)
+
+    def _branch(self, i: Instruction) -> Term | None:
+        """TBB and TBH: an entry of the table, in halfwords from the instruction on."""
+        memory, width = i.ops[0], 1 if i.name == "tbb" else 2
+        if not isinstance(memory, Mem) or memory.index is None:
+            return None
+        at = _add(Term(i.address + 4) if memory.base == PC else self._now[memory.base], _times(self._now[memory.index], width))
+        return None if at is None else Term(i.address + 4, 2, Unknown(table=(at, width, False)))
 
     def _operand(self, op: object) -> Term | None:
         if isinstance(op, Imm):

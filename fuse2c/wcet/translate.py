@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from fuse2c.errors import Refused
-from fuse2c.wcet import floating, transfers, vectors
+from fuse2c.wcet import floating, system, transfers, vectors
 from fuse2c.wcet.decode import COMPARES, LOST, Instruction, word
 from fuse2c.wcet.operands import LR, PC, Imm, Mem, Reg
 from fuse2c.wcet.parts import FLAGS, Operand2, Part, flagged, imm, known, logic_flags, part, reg
@@ -28,7 +28,7 @@ def translate(i: Instruction, valued: bool) -> list[Part]:
     if name[0] == "v":
         return floating.translate(i)
     parts = transfers.translate(i, valued)
-    for family in (_moves, _arithmetic, _shifts, _multiplies, _fields, _selects):
+    for family in (system.translate, _moves, _arithmetic, _shifts, _multiplies, _fields, _selects):
         if parts is None:
             parts = family(i)
     return _opaque(i) if parts is None else parts

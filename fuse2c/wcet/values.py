@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fuse2c.errors import Refused
 from fuse2c.wcet.image import Image
 
 M = 0xFFFFFFFF
@@ -240,6 +241,9 @@ class Memory:
             if self.wild:
                 self.scatter()
         elif address >> WINDOW != STACK:
+            if not window(address) and self.image.read(address, 1) is not None:
+                raise Refused(f"a store changes code or a constant, at {self.image.place(address)}",
+                              hint="no code that modifies itself; what changes belongs in a section that may be written")
             if value is not None:
                 self.lost(value)
             if window(address) and self.given:

@@ -14,7 +14,7 @@ static F2C_INLINE void digits_int8_09_softmax(const int8_t *restrict x, int8_t *
             int32_t top = px[0];
             F2C_UNROLL_BY(1)
             for (int32_t i = 1; i < LENGTH; ++i) {
-                top = (top < px[i * STEP]) ? px[i * STEP] : top;
+                top = F2C_MAX(top, px[i * STEP]);
             }
             uint32_t sum = 0u;
             F2C_UNROLL_BY(1)
@@ -24,7 +24,7 @@ static F2C_INLINE void digits_int8_09_softmax(const int8_t *restrict x, int8_t *
             const uint32_t inverse = f2c_reciprocal(9007199254740992u, sum);
             F2C_UNROLL_BY(1)
             for (int32_t i = 0; i < LENGTH; ++i) {
-                const uint64_t share = (uint64_t)f2c_exp_product(digits_int8_09_softmax_exp, top - px[i * STEP], EXP_SHIFT) * inverse;
+                const uint64_t share = F2C_LONG_PRODUCT(f2c_exp_product(digits_int8_09_softmax_exp, top - px[i * STEP], EXP_SHIFT), inverse);
                 const int32_t v = (int32_t)((share + ((uint64_t)1 << (SHIFT - 1))) >> SHIFT) + ZERO;
                 py[i * STEP] = (int8_t)f2c_clamp_s32(v, LOW, HIGH);
             }
