@@ -98,8 +98,8 @@ def families(plan: Plan, step: Step) -> tuple[str, ...]:
 
 def in_software(plan: Plan, step: Step) -> bool:
     """Whether a step computes with floats on a processor that has no instructions for them."""
-    has = plan.target.processors[step.processor].processor.features
-    return _floats(plan, step) and not HARD & set(has)
+    p = plan.target.processors[step.processor].processor
+    return _floats(plan, step) and p.isa != "native" and not HARD & set(p.features)
 
 
 def _floats(plan: Plan, step: Step) -> bool:

@@ -24,6 +24,12 @@ static inline int32_t f2c_min_masked(int32_t a, int32_t b)
     return b ^ (differ & f2c_negative((a & differ) | (apart & ~differ)));
 }
 
+/** The greater of two numbers. */
+static inline int32_t f2c_max_s32(int32_t a, int32_t b)
+{
+    return F2C_MAX(a, b);
+}
+
 /** v limited to low..high. */
 static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
 {
@@ -152,11 +158,12 @@ static inline int32_t f2c_round_soft(float v, int32_t low, int32_t high)
 /** v limited to low..high and rounded half to even; NaN gives low. |low|, |high| < 2^22. */
 static inline int32_t f2c_round_clamped(float v, int32_t low, int32_t high)
 {
-    float least = (float)low;
-    F2C_SETTLE(least);      /* in a register: gcc was seen to skip the load of a zero by a branch */
+    float least = (float)low, most = (float)high;
+    F2C_SETTLE(least);      /* in registers: gcc was seen to skip the load of a limit by a branch */
+    F2C_SETTLE(most);
     least = (v > least) ? v : least;
     F2C_SETTLE(least);
-    least = (least < (float)high) ? least : (float)high;
+    least = (least < most) ? least : most;
     F2C_SETTLE(least);
     return F2C_SOFT(1, f2c_round_soft(v, low, high), f2c_rint(least));
 }

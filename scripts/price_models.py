@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 CHAINS, LAYERS = 5, 7       # models of each type, layers of each
 PRUNED = "pruned"           # how the names of models begin whose weights have blocks of zeros
+DRAWN = ("chain", "rare", PRUNED)   # and those of all
 BLOCKS = ((4, 4), (2, 4), (8, 4), (16, 4), (1, 8), (8, 1), (16, 1))     # outputs by channels
 
 
@@ -53,8 +54,10 @@ class Chain:
         kept = self.kept(shape) if self.pruned else np.ones(shape, bool)
         if not self.quantised:
             return self.constant((self.numbers.normal(0, 0.1, shape) * kept).astype(np.float32))
+        # pruned models are like those of today, with a scale for each output
+        scales = np.linspace(0.01, 0.02, shape[0], dtype=np.float32) if self.pruned else np.float32(0.01)
         return self.node("DequantizeLinear", self.constant((self.numbers.integers(-90, 90, shape) * kept).astype(np.int8)),
-                         self.constant(np.float32(0.01)), self.constant(np.int8(0)))
+                         self.constant(scales), self.constant(np.zeros_like(scales, np.int8)), axis=0)
 
     def kept(self, shape: tuple[int, ...]) -> np.ndarray:
         """Which weights are not zero, by blocks of outputs and channels; those of each tap of a window are drawn anew."""
@@ -100,8 +103,47 @@ class Chain:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+class Rare(Chain):
+    """Layers that few models have: depthwise ones of a series, with gaps or with several outputs a channel, products of two
+    stored matrices, averages."""
+
+    def conv(self) -> None:
+        """One of them."""
+        chance = self.random.random()
+        if chance < (0.25 if self.size[1] == 1 else 0.05) and self.channels <= 48:
+            self.product()
+        elif chance < 0.4 and min(self.size) > 2:
+            self.last = self.again(self.node("AveragePool", self.last, kernel_shape=[3, 3], pads=[1] * 4))
+        else:
+            self.depthwise()
+
+    def depthwise(self) -> None:
+        """Along the rows only where a row is one pixel."""
+        wide, several = self.size[1] > 1, self.channels <= 24 and self.random.random() < 0.3
+        gap = self.random.choice((1, 3, 4)) if min(self.size) > 12 or (not wide and self.size[0] > 12) else 1
+        window, reach = [3, 3 if wide else 1], [gap, gap if wide else 0]
+        outputs = self.channels * (2 if several else 1)
+        self.last = self.again(self.node("Conv", self.last, self.weights(outputs, 1, *window), kernel_shape=window,
+                                         group=self.channels, dilations=[gap] * 2, pads=reach * 2))
+        self.channels = outputs
+
+    def product(self) -> None:
+        """Each channel times each other one: a series of so many."""
+        pixels = self.size[0] * self.size[1]
+        x = self.node("Reshape", self.last, self.constant(np.asarray([1, self.channels, pixels])))
+        y = self.again(self.node("MatMul", x, self.again(self.node("Transpose", x, perm=[0, 2, 1]))))
+        self.last = self.node("Reshape", y, self.constant(np.asarray([1, self.channels, self.channels, 1])))
+        self.size = (self.channels, 1)
+
+
 def write(folder: Path) -> Iterator[Path]:
     """Writes the models; the same ones each time."""
+    for seed in range(CHAINS):
+        for quantised in (True, False):
+            size = (12 + 3 * seed, 1 if seed % 2 else 9 + seed)
+            path = folder / f"rare{seed}_{'int8' if quantised else 'fp32'}.onnx"
+            onnx.save(Rare(seed, quantised, 8 + 5 * seed, size).model(), path)
+            yield path
     for seed in range(CHAINS):
         for quantised in (True, False):
             for pruned in (False, True):

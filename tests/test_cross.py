@@ -138,14 +138,29 @@ def test_flags_of_others(core: str, compiler: str, flags: tuple[str, ...], tmp_p
             toolchain.compile_object(tool, source, tmp_path / "x.o", extra=extra.split())
 
 
+def with_flags(c: fuse2c.Compiled, *flags: str) -> fuse2c.Compiled:
+    """A model for a target that has more flags."""
+    target_ = c.plan.target
+    part = replace(target_.processor, cflags=(*target_.processor.cflags, *flags))
+    return replace(c, plan=replace(c.plan, target=replace(target_, processor=part)))
+
+
+@needs_qemu
+@pytest.mark.parametrize("flag", ["-fPIC", "-mpure-code", "-mslow-flash-data", "-mno-unaligned-access", "-mlong-calls",
+                                  "-funroll-all-loops", "-fno-jump-tables"])
+def test_a_bound_with_flags_of_others(flag: str) -> None:
+    pytest.importorskip("highspy", reason="highspy is not installed: pip install 'fuse2c[wcet]'")
+    c = fuse2c.plan(DIGITS / "digits_int8.onnx", "cortex-m4")
+    usual, found = c.wcet(opt="-O2").instructions, with_flags(c, flag).wcet(opt="-O2")
+    assert usual / 2 < found.instructions < 2 * usual and found.ipet >= found.instructions
+
+
 @needs_qemu
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
 def test_a_frame_pointer_leaves_no_register_for_blocks(core: str) -> None:
     """Named among a target's flags, it takes the C twins: the same results, and a bound."""
     c = fuse2c.plan(DIGITS / "digits_int8.onnx", core)
-    part = c.plan.target.processor
-    other = replace(c, plan=replace(c.plan, target=replace(c.plan.target, processor=replace(
-        part, cflags=(*part.cflags, "-fno-omit-frame-pointer")))))
+    other = with_flags(c, "-fno-omit-frame-pointer")
     measured, usual = other.bench(opt="-O2"), c.bench(opt="-O2")
     assert measured.mismatches == 0 and measured.instructions is not None and usual.instructions is not None
     assert measured.instructions > usual.instructions

@@ -89,6 +89,7 @@ def half_of_it(compiled: Any) -> list[dict[str, np.ndarray]]:
 def test_drawn_layers_in_plain_c(name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the DSP extension, and of float32."""
     monkeypatch.setattr(trade, "saves", lambda o: o.new.kernel.name == name)
+    monkeypatch.setattr(price, "is_listed", lambda plan, step: True)
 
     @DRAW
     @given(st.data())
@@ -109,7 +110,7 @@ def test_drawn_layers_in_plain_c(name: str, target: str, tmp_path: Path, monkeyp
 
 @pytest.mark.skipif(shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None,
                     reason="arm-none-eabi-gcc or qemu-system-arm is not installed")
-@pytest.mark.parametrize(("name", "target", "zero"), [("skip", "cortex-m3", -7)])
+@pytest.mark.parametrize(("name", "target", "zero"), [("skip", "cortex-m3", -7), ("skip_fp", M4, None)])
 def test_plain_c_pays(name: str, target: str, zero: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken by its price, and on a board with 80 % zeros fewer instructions than the kernel that multiplies them."""
     pytest.importorskip("capstone", reason="capstone is not installed")
@@ -126,6 +127,18 @@ def test_plain_c_pays(name: str, target: str, zero: int | None, tmp_path: Path, 
     assert sparse.mismatches == 0 and sparse.instructions is not None and dense.instructions is not None
     assert sparse.instructions < 0.75 * dense.instructions
     assert sparse.instructions < compiled.wcet().instructions
+
+
+@pytest.mark.parametrize(("target", "zero"), [("cortex-m55", -7), ("cortex-m55", None), ("host", -7), ("host", None)])
+def test_vectors_do_not_skip(target: str, zero: int | None, tmp_path: Path) -> None:
+    """They multiply zeros faster than anything finds them; the plan says what was weighed."""
+    b = Builder()
+    layer(b, b.rng.integers(-128, 128, (64, 256)).astype(I8), zero)
+    plain = compile(b, tmp_path, target=target)
+    compiled = compile(b, tmp_path, target=target, zeros={trade.operand(plain.plan.steps[0]): 0.9})
+    assert kernels(compiled) == kernels(plain)
+    (offer,) = [d for d in compiled.plan.decisions if d.stage == "trade"]
+    assert not offer.taken and "skip" in offer.subject and offer.reason.endswith("too little is saved")
 
 
 @pytest.mark.parametrize(("least", "joined"), [(-127, True), (-128, False)])

@@ -190,6 +190,13 @@ def test_low_overhead_loops_and_selects(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_a_low_overhead_loop_without_a_counter(tmp_path: Path) -> None:
+    """LE without LR jumps back for ever; what ends the loop is another branch."""
+    elf = assembled(tmp_path, "f: movs r0, #5\n1: subs r0, #1\nbeq 2f\n.inst.w 0xf02fc005\n2: bx lr", "cortex-m55")
+    assert wcet.analyse(elf, "f").instructions == 1 + 4 * 3 + 2 + 1
+
+
+@needs_gcc
 def test_vector_instructions(tmp_path: Path) -> None:
     """What Helium kernels have: predicates, pointers that move on, sums in core registers, stores of a part."""
     text = "f: movs r3, #7\nmovs r5, #9\nvctp.8 r3\nvpst\nvldrbt.8 q0, [r0], #16\nvmladava.s8 r2, q0, q0\n" \
@@ -244,6 +251,31 @@ def test_the_longer_way_of_a_fork_counts(tmp_path: Path) -> None:
     assert result.instructions == 3 + 3 + 3 + 1
     assert result.branches == ("f+0x4", "f+0x10")
     assert result.ipet == result.instructions
+
+
+ALIGNED = "f: push {{r4, r6, r7, lr}}\nadd r7, sp, #8\nsub sp, #24\nmov r4, sp\n{align}\nmov sp, r4\n{body}\n1: subs r0, #4\n" \
+          "bne 1b\nsub r4, r7, #8\nmov sp, r4\npop {{r4, r6, r7, pc}}"
+
+
+@needs_gcc
+def test_frames_that_vectors_align(tmp_path: Path) -> None:
+    """Whether 8 bytes are left out depends on the stack's start: the count must not, the depth is the larger one."""
+    known = "movs r1, #20\nstr r1, [sp, #4]\nldr r0, [sp, #4]"
+    for align in ("bfc r4, #0, #4", "bic r4, r4, #15"):
+        result = wcet.analyse(assembled(tmp_path, ALIGNED.format(align=align, body=known)), "f")
+        assert (result.instructions, result.stack, result.single_path) == (9 + 2 * 5 + 3, 16 + 24 + 8, True)
+    for align, body in (("bfc r4, #0, #5", known), ("bfc r4, #0, #4", "subs r0, r7, r4")):
+        with pytest.raises(Refused, match="stack pointer is set to a value that is not known"):
+            wcet.analyse(assembled(tmp_path, ALIGNED.format(align=align, body=body)), "f")
+
+
+@needs_gcc
+def test_addresses_in_the_table_of_code_for_any_place(tmp_path: Path) -> None:
+    text = "f: ldr r1, =table\nldr r1, [r1]\nldr r0, [r1]\n1: subs r0, #1\nbne 1b\nbx lr\n.ltorg\n9: .word 7\n" \
+           ".size f, . - f\n.section {}, \"aw\", %progbits\ntable: .word 9b"
+    assert wcet.analyse(assembled(tmp_path, text.format(".got")), "f").instructions == 3 + 2 * 7 + 1
+    with pytest.raises(Refused, match="no bound for the loop at f"):        # anyone may write there
+        wcet.analyse(assembled(tmp_path, text.format(".data")), "f")
 
 
 @needs_gcc

@@ -87,7 +87,8 @@ def spec(c: Call, core: str) -> Spec:
     if gathered:
         column, pitch = names["K_H"] * names["IN_C"], names["STRIDE_W"] * names["K_H"] * names["IN_C"]
         widths = {r.key: (r.size - 1) * names["STRIDE_W"] + (names["K_W"] - 1) * names["DIL_W"] + 1 for r in runs}
-        words = c.type(0).dtype.bytes == 1 and names["X_SC"] == 1 and names["IN_C"] % 4 == 0
+        # M0+ loads no word that is not aligned
+        words = core != SMALL and c.type(0).dtype.bytes == 1 and names["X_SC"] == 1 and names["IN_C"] % 4 == 0
         tiles = {r.key: rows * (r.end - r.first) // r.size for r in runs}
         lines = names["K_H"] * sum(n * widths[key] for key, n in tiles.items())
         moved = lines * (LINE * (c.type(0).dtype.bytes == 1) + names["IN_C"] // (4 if words else 1))

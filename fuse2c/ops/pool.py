@@ -148,12 +148,19 @@ def max_spec(c: Call) -> Spec:
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
                 window=windowing.row_window(c), along=windowing.scattered(c),
-                flags={"least": least_value(x.dtype), "less": less(x.dtype), "store": store})
+                flags={"least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
 
 
 def less(dtype: DType) -> str:
     """C text of whether v takes the place of acc as the maximum: the first NaN does and stays, as in the reference."""
     return "((acc < v) || ((v != v) && (acc == acc)))" if dtype.is_float else "(acc < v)"
+
+
+def greater(dtype: DType) -> str:
+    """C text of the maximum with v."""
+    if dtype.is_float or dtype.range[1] > DType.I16.range[1]:
+        return f"{less(dtype)} ? v : acc"
+    return f"({CTYPE[dtype]})f2c_max_s32(acc, v)"
 
 
 def least_value(dtype: DType) -> str:
@@ -228,7 +235,7 @@ def max_volume(c: Call) -> Spec:
     """Maximum, with indices if there is a second output."""
     least = least_value(c.type(0).dtype)
     if len(c.y) < 2:
-        return volume_spec(c, f"{less(c.type(0).dtype)} ? v : acc", least)
+        return volume_spec(c, greater(c.type(0).dtype), least)
     index = "(((id * IN_H) + ih) * IN_W) + iw"
     if c.attrs.column_major:
         index = "(((iw * IN_H) + ih) * IN_D) + id"

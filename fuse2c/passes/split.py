@@ -60,15 +60,17 @@ def shared(plan: Plan) -> dict[str, tuple[int, int, str]]:
 
 def axes(g: Graph, node: Node) -> tuple[int, ...]:
     """The axes of the result along which a layer can be split: columns before channels, as parts of the channels gather each
-    window anew."""
+    window anew; but channels that have windows of their own come first."""
     c = bind(g, node)
     if node.op == "MatMul" and c.constant(1) is not None and len(c.type(1).shape) == 2:
         return (len(c.y[0].shape) - 1,)
     if node.op != "Conv" or c.constant(1) is None:
         return ()
     w = c.attrs.window
-    columns = len(w.kernel) == 2 and max(w.pads[1], w.pads[3]) < w.extent(1)     # each window sees more than padding
-    return (COLUMNS,) * columns + (1,) * (c.attrs.group in (1, c.type(0).shape[1]))
+    columns = (COLUMNS,) * (len(w.kernel) == 2 and max(w.pads[1], w.pads[3]) < w.extent(1))     # none sees padding alone
+    if c.attrs.group == 1:
+        return (*columns, 1)
+    return (1, *columns) if c.attrs.group == c.type(0).shape[1] else columns
 
 
 def channels(g: Graph, node: Node) -> int:

@@ -92,10 +92,12 @@ class Kind:
     expected: Callable[[Offer], Spec] = lambda o: o.new.spec
 
 
+def _unknown(o: Offer) -> str:
+    return "" if all(price.is_listed(o.plan, s) for s in (o.old, o.new)) else "no price to tell"
+
+
 def _blocks(o: Offer) -> str:
-    if not all(price.is_listed(o.plan, s) for s in (o.old, o.new)):
-        return "no price to tell"
-    return "it is to take no more flash" if o.flash > 0 else ""
+    return _unknown(o) or ("it is to take no more flash" if o.flash > 0 else "")
 
 
 def _flash(o: Offer) -> str:
@@ -104,7 +106,7 @@ def _flash(o: Offer) -> str:
 
 
 def _zeros(o: Offer) -> str:
-    return f"below {LEAST:.0%} none was measured to take less" if (o.share or 0) < LEAST else ""
+    return _unknown(o) or (f"below {LEAST:.0%} none was measured to take less" if (o.share or 0) < LEAST else "")
 
 
 def _with_zeros(o: Offer) -> Spec:

@@ -12,6 +12,7 @@ from fuse2c.wcet import image as images
 from fuse2c.wcet.cycles import REFILL, Costs
 from fuse2c.wcet.engine import Engine
 from fuse2c.wcet.ipet import longest
+from fuse2c.wcet.placed import worst
 from fuse2c.wcet.values import ARENA_START, Value, pointer
 
 TOOLS = ("capstone", "pyelftools", "networkx", "highspy")
@@ -128,7 +129,7 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
     steps = _steps(engine, interface) if interface.step else ()
     engine = Engine(image, costs, interface.pointers)
     start = image.entry(entry)
-    state = engine.analyse(start, interface.arena)
+    state = worst(engine, start, interface.arena)
     facts = engine.facts
     single = not facts.forks
     kernels = tuple(Cost(image.place(a), n, c if costs.known else None)
@@ -149,7 +150,7 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
 def _steps(engine: Engine, interface: Interface) -> tuple[Slice, ...]:
     entry, found = engine.image.entry(interface.step), []
     for k in range(interface.count):
-        state = engine.analyse(entry, given=interface.given(k))
+        state = worst(engine, entry, given=interface.given(k))
         found.append(Slice(state.instructions, state.cycles if engine.costs.known else None, engine.stack_bytes,
                            not engine.facts.forks))
     return tuple(found)

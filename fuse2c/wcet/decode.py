@@ -241,6 +241,8 @@ def _armv81(high: int, low: int, address: int) -> tuple[int, int, str, str] | No
         return address, 4, "wlstp" if vectors else "wls", f"lr, r{high & 15}{size}, #{address + 4 + distance:#x}"
     if high in (0xF00F, 0xF01F) and low & 0xF001 == 0xC001:
         return address, 4, "le" if high == 0xF00F else "letp", f"lr, #{address + 4 - distance:#x}"
+    if high == 0xF02F and low & 0xF001 == 0xC001:           # LE without a counter only jumps
+        return address, 4, "b", f"#{address + 4 - distance:#x}"
     return None
 
 

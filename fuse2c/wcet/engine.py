@@ -33,12 +33,16 @@ class Engine(Machine):
     @property
     def stack_bytes(self) -> int:
         """The deepest stack of any run, below the caller's frame."""
-        return TOP - self.stack_low
+        return self.top - self.stack_low
 
     def reached(self) -> list[Instruction]:
         """The instructions of all blocks that some run executes, by address."""
         blocks = {b.start: b for code in self.codes.values() for b in code.reached()}
         return [i for start in sorted(blocks) for i in blocks[start].instructions]
+
+    def forget(self) -> None:
+        """Start as if nothing had been analysed."""
+        self.codes, self._apart, self._pointing, self._demanded, self._extra = {}, 1, {}, set(), {}
 
     def analyse(self, entry: int, arena: int | None = None, given: Sequence[Value] = ()) -> State:
         """The state at the return, with the largest costs. Refused where there is no bound, or none is found.
@@ -48,7 +52,7 @@ class Engine(Machine):
         self._root = entry
         refused: Refused | None = None
         while True:
-            self.facts, self.stack_low = Facts(), TOP
+            self.facts, self.stack_low = Facts(), self.top
             self._heap, self._waiting, self._kept, self._summaries = [], {}, {}, {}
             try:
                 return self._explore(self._initial(entry, arena, given))
@@ -61,15 +65,15 @@ class Engine(Machine):
 
     def _initial(self, entry: int, arena: int | None, given: Sequence[Value]) -> State:
         memory = Memory(self.image, FIRST if self.pointers else STACK)
-        memory.unfollowed = self._follow
+        memory.unfollowed, memory.placed = self._follow, self.placed
         registers: list[int | None] = [None] * 18
-        registers[SP], registers[LR] = TOP, RETURN | 1
+        registers[SP], registers[LR] = self.top, RETURN | 1
         for k in range(REGISTER_ARGUMENTS + STACK_ARGUMENTS):
             base = ARENA_START if k == arena else pointer(k)
             if k < REGISTER_ARGUMENTS:
                 registers[k] = base
             elif base is not None:
-                memory.words[TOP + 4 * (k - REGISTER_ARGUMENTS)] = base
+                memory.words[self.top + 4 * (k - REGISTER_ARGUMENTS)] = base
         memory.given = {(pointer(0) or 0) + 4 * k: value for k, value in enumerate(given) if value is not None}
         state = State(registers, None, memory, [], entry, {}, {}, {})
         self._enter(state, entry, RETURN, 0, ())

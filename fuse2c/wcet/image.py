@@ -149,7 +149,9 @@ def _regions(elf: ELFFile) -> list[Region]:
     found = []
     for section in elf.iter_sections():
         flags = section["sh_flags"]
-        if section["sh_type"] == "SHT_PROGBITS" and flags & SHF_ALLOC and not flags & SHF_WRITE:
+        # A linker writes the table of addresses that code for any place (-fPIC) has, and in a linked program nobody else.
+        fixed = not flags & SHF_WRITE or (section.name == ".got" and elf["e_type"] == "ET_EXEC")
+        if section["sh_type"] == "SHT_PROGBITS" and flags & SHF_ALLOC and fixed:
             data = section.data()
             start = section["sh_addr"]
             found.append(Region(start, start + len(data), data, bool(flags & SHF_EXECINSTR)))

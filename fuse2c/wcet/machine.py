@@ -22,6 +22,7 @@ FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, a
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 
 
+UNKNOWN_STACK = "the stack pointer is set to a value that is not known"
 COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
 
 
@@ -67,7 +68,8 @@ class Machine:
         self.decoder = Decoder(image, costs.core)
         self.codes: dict[int, Code] = {}
         self.facts = Facts()
-        self.stack_low = TOP
+        self.top = self.stack_low = TOP         # the stack pointer at the entry
+        self.placed = False             # the lowest four bits of stack pointers are those of their numbers
         self._root = 0
         self._pointing: dict[int, set[int]] = {}
         self._alone = True              # no other state waits
@@ -90,7 +92,7 @@ class Machine:
 
     def _deepest(self, sp: int | None) -> None:
         if sp is None:
-            raise Refused("the stack pointer is set to a value that is not known", hint="no arrays of variable length")
+            raise Refused(UNKNOWN_STACK, hint="no arrays of variable length, no frame that is aligned to more than 16 bytes")
         if sp < self.stack_low:
             if not inside(sp):
                 raise Refused("the stack pointer is set to a value that is no stack")

@@ -203,7 +203,7 @@ def _fields(i: Instruction) -> list[Part] | None:
         return [part(f"R[{d}] = m.bits({text}, R[{a}]) if {known([a])} else None", [a], [d])]
     if name == "bfc":
         d, mask = reg(i, 0), ((1 << imm(i, 2)) - 1) << imm(i, 1)
-        return [part(f"R[{d}] = m.bits(R[{d}] & {~mask & M}, R[{d}]) if {known([d])} else None", [d], [d])]
+        return [part(f"R[{d}] = m.bits(R[{d}] & {~mask & M}, R[{d}], {~mask & M}) if {known([d])} else None", [d], [d])]
     if name == "bfi":
         d, a, low, mask = reg(i, 0), reg(i, 1), imm(i, 2), (1 << imm(i, 3)) - 1
         text = f"R[{d}] & {~(mask << low) & M} | (R[{a}] & {mask}) << {low}"

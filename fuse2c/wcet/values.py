@@ -24,7 +24,7 @@ MIDDLE = 1 << (WINDOW - 1)
 ARENA_START = (ARENA << WINDOW) + MIDDLE
 TOP = (STACK << WINDOW) + MIDDLE
 """The stack pointer at the start of the analysed function: arguments lie above, frames below."""
-ALIGNED = 7             # low bits of a pointer into stack or arena that are known
+ALIGNED, PLACED = 7, 15         # low bits of a pointer into stack or arena that are known; if the stack is `placed`
 
 Value = int | None
 Flags = tuple | None
@@ -178,7 +178,8 @@ class Memory:
     window on, numbers are addresses of objects, which are not 0; an argument below may be any number.
     """
 
-    __slots__ = ("bytes", "given", "guarded", "holes", "image", "indexed", "objects", "unfollowed", "weak", "wild", "words")
+    __slots__ = ("bytes", "given", "guarded", "holes", "image", "indexed", "objects", "placed", "unfollowed", "weak", "wild",
+                 "words")
 
     def __init__(self, image: Image, objects: int = STACK) -> None:
         self.image, self.objects = image, objects
@@ -186,7 +187,7 @@ class Memory:
         self.words: dict[int, int] = {}
         self.bytes: dict[int, int] = {}
         self.guarded: frozenset[int] = frozenset()
-        self.wild = False
+        self.wild = self.placed = False     # placed: the lowest four bits of stack pointers are those of their numbers
         self.holes: dict[int, int] = {}     # words whose value was not followed, and the store that wrote it
         self.indexed: tuple[Value, Value] = (None, None)    # base and index of the last load of a word by an index
         self.weak = False                   # stores may or may not happen
@@ -197,7 +198,7 @@ class Memory:
         other = Memory(self.image, self.objects)
         other.given = self.given
         other.indexed = self.indexed
-        other.unfollowed, other.holes = self.unfollowed, dict(self.holes)
+        other.unfollowed, other.holes, other.placed = self.unfollowed, dict(self.holes), self.placed
         other.words, other.bytes, other.guarded, other.wild = dict(self.words), dict(self.bytes), self.guarded, self.wild
         return other
 
@@ -371,6 +372,8 @@ class Memory:
         """The result of any other operation on known a and b: of pointers, only the alignment of some is known."""
         x, y = window(a), window(b)
         if not (x or y) or (x + y in (ARENA, STACK) and (a <= ALIGNED or b <= ALIGNED)):
+            return result
+        if self.placed and x == STACK and result == a & b and min(b, b ^ M) <= PLACED:
             return result
         self.wild = self.wild or STACK in (x, y)
         return None

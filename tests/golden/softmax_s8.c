@@ -14,7 +14,7 @@ static F2C_INLINE void digits_int8_09_softmax(const int8_t *restrict x, int8_t *
             int32_t top = px[0];
             F2C_UNROLL_BY(1)
             for (int32_t i = 1; i < LENGTH; ++i) {
-                top = F2C_MAX(top, px[i * STEP]);
+                top = f2c_max_s32(top, px[i * STEP]);
             }
             uint32_t sum = 0u;
             F2C_UNROLL_BY(1)
