@@ -88,7 +88,12 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_RELU(y) \
     __asm__("vcmp.f32 %0, #0.0\n\tvmrs APSR_nzcv, fpscr\n\tit mi\n\tvmovmi.f32 %0, %1" : "+t"(y) : "t"(0.0f) : "cc")
 #else
-#define F2C_RELU(y) ((y) = ((y) < 0.0f) ? 0.0f : (y))
+#define F2C_RELU(y) \
+    do { \
+        float none_ = 0.0f; \
+        F2C_SETTLE(none_); \
+        (y) = ((y) < none_) ? none_ : (y); \
+    } while (0)
 #endif
 
 /** F2C_KNOWN(v): v is a constant that the compiler knows here. F2C_SOFT(when, soft, hard): the expression `soft` on an Arm
