@@ -273,10 +273,10 @@ class Plan:
     @property
     def calls_of(self) -> dict[int, int]:
         """Calls of each step's function in one inference, where each step is a kernel of its own."""
-        found: dict[int, int] = {}
+        found, last_push = dict[int, int](), self.last_push
         for i, c in enumerate(self.calls):
             step = self.steps[c.step]
-            whole = c.end - c.first == step.spec.rows and i > self.last_push
+            whole = c.end - c.first == step.spec.rows and i > last_push
             if not step.spec.written:
                 found[c.step] = found.get(c.step, 0) + (step.launches if whole else c.end - c.first)
         return found

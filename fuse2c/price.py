@@ -90,20 +90,17 @@ def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
 
 
 def families(plan: Plan, step: Step) -> tuple[str, ...]:
-    """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel. What computes with
-    floats is first looked for under those names with _float32, as it takes other times without a unit for them."""
+    """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel; with _float32 behind
+    it where floats are computed in software, which has nothing to do with what the same kernel takes with integers."""
     names = (f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name)
-    return (*(f"{n}_float32" for n in names), *names) if _floats(plan, step) else names
+    return tuple(f"{n}_float32" for n in names) if in_software(plan, step) else names
 
 
 def in_software(plan: Plan, step: Step) -> bool:
     """Whether a step computes with floats on a processor that has no instructions for them."""
     p = plan.target.processors[step.processor].processor
-    return _floats(plan, step) and p.isa != "native" and not HARD & set(p.features)
-
-
-def _floats(plan: Plan, step: Step) -> bool:
-    return any(plan.graph.type(t).dtype.is_float for t in step.node.inputs[:1] if t)
+    hard = p.isa == "native" or HARD & set(p.features)
+    return not hard and any(plan.graph.type(t).dtype.is_float for t in step.node.inputs[:1] if t)
 
 
 def price_of(plan: Plan, step: Step) -> Price:

@@ -206,12 +206,9 @@ def known_from(group: list[Sample]) -> tuple[str, ...]:
 
 def family_of(s: Sample) -> str:
     """The name that its price is listed under."""
-    *typed, finer, family = price.families(s.plan, s.step)
+    finer, family = price.families(s.plan, s.step)
     ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
-    by_end = family in BY_OPERATOR or ends in BY_END
-    if price.in_software(s.plan, s.step):
-        finer, family = typed
-    return finer if by_end else family
+    return finer if s.step.kernel.name in BY_OPERATOR or ends in BY_END else family
 
 
 def rare(group: list[Sample]) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -206,11 +207,11 @@ class Life:
 
 def times_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
     """For each step, when each of its rows is computed, as far as it is in `order` at all."""
-    found = units_of(steps, order)
-    for step, at in zip(steps, found, strict=True):
-        if step.paired:
-            at[1::2] = at[:-1:2]
-    return found
+    return _paired(steps, units_of(steps, order))
+
+
+def _paired(steps: Sequence[RowStep], asked: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.repeat(at[::2], 2)[:len(at)] if step.paired else at for step, at in zip(steps, asked, strict=True)]
 
 
 def units_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
@@ -219,7 +220,8 @@ def units_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray
         return []
     index = np.fromiter((step for step, _ in order), np.int64, len(order))
     by_step = np.argsort(index, kind="stable")
-    return np.split(by_step, np.searchsorted(index[by_step], np.arange(1, len(steps))))
+    ends = np.searchsorted(index[by_step], np.arange(len(steps) + 1)).tolist()
+    return [by_step[a:b] for a, b in pairwise(ends)]
 
 
 def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: Iterable[str]) -> dict[str, Life]:
@@ -227,7 +229,8 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
 
     Several steps may write one tensor's bytes (in place): the first one counts.
     """
-    times, asked, end = times_of(steps, order), units_of(steps, order), len(order) - 1
+    asked, end = units_of(steps, order), len(order) - 1
+    times = _paired(steps, asked)
     found: dict[str, Life] = {}
     count = {s.writes: s.out_rows for s in steps}
     for t in dict.fromkeys(tensors):    # in order: a set has another one in another process
