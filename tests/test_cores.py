@@ -315,6 +315,6 @@ def test_ram_is_kept_on_two_cores(name: str, tmp_path: Path) -> None:
 
 def test_what_takes_more_ram_is_said(tmp_path: Path) -> None:
     plan = compile(branches(), tmp_path, target="rp2350", cores=2).plan
-    small = compile(branches(), tmp_path, target="rp2350", cores=2, ram=plan.ram_bytes * 2 // 3).plan
+    small = compile(branches(), tmp_path, target="rp2350", cores=2, ram=plan.ram_bytes // 2).plan
     assert {c.core for c in small.calls} == {0}
     assert any(d.stage == "spread" and "takes more RAM" in d.reason for d in small.decisions)
