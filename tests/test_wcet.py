@@ -387,3 +387,10 @@ def test_a_model(target: str, opt: str) -> None:
 def test_the_host_has_no_worst_case() -> None:
     with pytest.raises(TargetError, match="Cortex-M"):
         fuse2c.plan(DIGITS).wcet()
+
+
+@needs_qemu
+@pytest.mark.parametrize("target", ["cortex-m3", "cortex-m4", "cortex-m55"])
+def test_one_path_wherever_the_arena_is(target: str) -> None:
+    result = fuse2c.plan(DIGITS, target=target, arena="caller").wcet()
+    assert result.single_path, result.branches

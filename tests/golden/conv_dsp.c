@@ -16,6 +16,7 @@ static F2C_CORE const int8_t *digits_int8_gather4(int32_t in_w, int32_t in_c, in
                 to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : FILL;
             }
             to += in_c;
+            F2C_UNTIED(to);       /* a column is not told by its distance to an arena of unknown place */
         }
     }
     return edge;
