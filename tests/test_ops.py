@@ -56,10 +56,11 @@ def reached(folder: Path) -> tuple[dict[str, set[str]], set[str]]:
     return found, parts
 
 
-# Kernels of other files' tests: windows in three dimensions, pruned weights (offered only, test_blocks.py).
-ELSEWHERE = {"conv_volume", "pool_volume", "blocks"}
+# Kernels of other files' tests: windows in three dimensions; offered only, for pruned weights and zeros (test_blocks.py,
+# test_sparsity.py).
+ELSEWHERE = {"conv_volume", "pool_volume", "blocks", "conv_blocks", "skip"}
 # Kernels for some cores only: test_dsp.py, test_mve.py, test_fp.py, test_vector.py, test_blocks.py.
-CORES = "_dsp", "_mve", "_fp", "_fields", "_rows", "_vec", "_quads", "_winograd"
+CORES = "_dsp", "_mve", "_fp", "_fields", "_rows", "_vec", "_quads", "_winograd", "_reals"
 
 
 def test_every_kernel_has_a_case(tmp_path: Path) -> None:
