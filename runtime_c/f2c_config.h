@@ -211,8 +211,9 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #endif
 
 /** F2C_UNTIED(p): the pointer p is what it is by no rule that the compiler knows. A loop then ends by its counter, of which an
- *  analyser of the machine code sees how often it turns; gcc would compare with p's last value. */
-#if defined(__GNUC__)
+ *  analyser of the machine code sees how often it turns; gcc would compare with p's last value. Not on Armv6-M, which has no
+ *  register for another counter. */
+#if defined(__GNUC__) && !(defined(__thumb__) && !defined(__thumb2__))
 #define F2C_UNTIED(p) __asm__("" : "+r"(p))
 #else
 #define F2C_UNTIED(p) ((void)0)
