@@ -5,7 +5,6 @@ smallest by estimates. Without a cross compiler (and on the host, whose code say
 """
 from __future__ import annotations
 
-import hashlib
 import itertools
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from fuse2c import price, toolchain
 from fuse2c.codegen import project
+from fuse2c.codegen.folder import MANIFEST
 from fuse2c.errors import DoesNotFit, LimitsConflict, PlanError
 from fuse2c.measure import elf
 from fuse2c.names import identifier
@@ -31,21 +31,18 @@ Compile = Callable[[Target, Options], Plan]
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How a model is compiled for its target; what was compiled is remembered by its C."""
+    """How a model is compiled for its target; what was compiled is remembered by the hashes of its C."""
 
     opt: str = "-O3"
     cc: str | None = None
-    known: dict[str, elf.Sizes] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[tuple[tuple[str, ...], str], elf.Sizes] = field(default_factory=dict, compare=False, repr=False)
 
     def sizes(self, plan: Plan) -> elf.Sizes:
         """What the plan's C takes. Raises BuildError."""
         cflags = plan.target.processor.cflags
         with tempfile.TemporaryDirectory(prefix="fuse2c_") as folder:
             root = project.write(plan, Path(folder) / "model")
-            digest = hashlib.sha256(" ".join(cflags).encode())
-            for source in sorted(root.rglob("*.[ch]")):
-                digest.update(source.read_bytes())
-            key = digest.hexdigest()
+            key = cflags, (root / MANIFEST).read_text(encoding="utf-8")
             if key not in self.known:
                 self.known[key] = elf.of_model(root, identifier(plan.graph.name), cflags, opt=self.opt, cc=self.cc)
         return self.known[key]

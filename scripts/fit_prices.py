@@ -29,6 +29,7 @@ from scipy.optimize import linprog
 from fuse2c import bench, fission, frontend, price, target, toolchain
 from fuse2c.calibrate import with_prices
 from fuse2c.codegen import project
+from fuse2c.codegen.folder import MANIFEST
 from fuse2c.errors import Fuse2cError, Refused
 from fuse2c.measure import elf
 from fuse2c.names import identifier
@@ -90,8 +91,7 @@ def offered(plan: Plan, step: Step, offer: str) -> Step:
     call, processor = select.anchor_call(plan, step.node), plan.target.processors[step.processor].processor
     for kernel in all_ops()[step.node.op].kernels:
         if kernel.offer == offer and not select.refuse(kernel, processor, call):
-            spec = kernel.spec(call)
-            return replace(step, kernel=kernel, spec=spec, work=select.total_work(plan.graph, step.node, spec.macs))
+            return select.served(plan, step, kernel, call)
     return step
 
 
@@ -127,8 +127,7 @@ def counted(plan: Plan, cache: Path | None) -> dict[str, Any]:
         # what depends on the data has to be analysed: its price is that of the worst case
         measure = any(price.in_software(plan, s) for s in plan.steps) and not any(s.spec.most for s in plan.steps)
         digest = hashlib.sha256(f"{bench.compiler(plan)} {flags} {'measured' * measure}".encode())
-        for source in sorted(root.rglob("*.[ch]")):
-            digest.update(source.read_bytes())
+        digest.update((root / MANIFEST).read_bytes())
         kept = None if cache is None else cache / f"{digest.hexdigest()}.json"
         if kept is not None and kept.is_file():
             return cast(dict[str, Any], json.loads(kept.read_text()))

@@ -53,8 +53,8 @@ def to_convolutions(g: Graph, m: Match, stored: bool) -> Rewrite | str:
     n = m["turned"]
     a: Any = n.attrs
     w, rank = n.inputs[1], len(a.window.kernel)
-    if (dequantised_constant(g, w) if stored else g.data(w) is not None) is False or any(
-            not (g.data(t) is not None or dequantised_constant(g, t)) for t in n.inputs[2:] if t):
+    known = dequantised_constant(g, w) if stored else g.data(w) is not None
+    if not known or any(g.data(t) is None and not dequantised_constant(g, t) for t in n.inputs[2:] if t):
         return ""
     if rank > 2 or a.group > 1 or any(d > 1 for d in a.window.dilations):
         return "it has groups, gaps between taps, or three dimensions"

@@ -26,7 +26,7 @@ CORES = (("blocks_dsp", DSP, True, dsp.NEEDS), ("blocks_fp", REALS, False, reals
 
 def when(c: Call, core: str) -> str:
     """A dense layer or a convolution of one group, with constant weights of which many are zero; DSP: that fit into bytes."""
-    if why := dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or ("grouped" if c.attrs.group > 1 else ""):
+    if why := _is_one_group(c):
         return why
     if core == REALS and c.type(0).dtype != DType.F32:
         return "not float32"
@@ -36,9 +36,14 @@ def when(c: Call, core: str) -> str:
     return _is_pruned(w)
 
 
+def _is_one_group(c: Call) -> str:
+    """Why a layer is no dense one, and no convolution of one group; empty if it is."""
+    return dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or ("grouped" if c.attrs.group > 1 else "")
+
+
 def mve_when(c: Call) -> str:
     """A dense layer or a convolution of int8, of one group."""
-    if why := dense_when(c) if c.node.op == "MatMul" else is_tiled(c) or ("grouped" if c.attrs.group > 1 else ""):
+    if why := _is_one_group(c):
         return why
     w = _weights(c)[0]
     if why := mve.why_not(c.type(0), w if c.quantised else None):

@@ -57,8 +57,13 @@ def alternatives(plan: Plan, step: Step) -> Iterator[Step]:
     behind = next(i for i, k in enumerate(kernels) if k is step.kernel) + 1
     for kernel in kernels[behind:]:
         if not kernel.offer and (kernel.strided or not parts) and not refuse(kernel, processor, call):
-            spec = kernel.spec(call)
-            yield replace(step, kernel=kernel, spec=spec, work=total_work(plan.graph, step.node, spec.macs))
+            yield served(plan, step, kernel, call)
+
+
+def served(plan: Plan, step: Step, kernel: Kernel, call: Call) -> Step:
+    """The same step with another kernel, which does not refuse its call (`anchor_call`)."""
+    spec = kernel.spec(call)
+    return replace(step, kernel=kernel, spec=spec, work=total_work(plan.graph, step.node, spec.macs))
 
 
 def refuse(kernel: Kernel, processor: Processor, call: Call) -> str:

@@ -145,9 +145,7 @@ def offers(plan: Plan) -> list[Offer]:
         kernels, call = all_ops()[step.node.op].kernels, select.anchor_call(plan, step.node)
         for kernel in (k for k in kernels[:kernels.index(step.kernel)] if k.offer and KINDS[k.offer].applies(plan, step)):
             if not select.refuse(kernel, plan.target.processors[step.processor].processor, call):
-                spec = kernel.spec(call)
-                work = select.total_work(plan.graph, step.node, spec.macs)
-                offer = Offer(plan, i, replace(step, kernel=kernel, spec=spec, work=work))
+                offer = Offer(plan, i, select.served(plan, step, kernel, call))
                 found.append(replace(offer, new=replace(offer.new, spec=KINDS[kernel.offer].expected(offer))))
     return sorted(found, key=lambda o: (-o.saved / max(o.flash, 1), o.at))
 
@@ -216,9 +214,10 @@ def too_large(plan: Plan, taken: Iterable[Offer]) -> list[tuple[Offer, str]]:
             if not fits or kept.get(o.new.node.outputs) is not o.new.kernel]
     if over or plan.options.optimize in OF_TIME:
         return over
-    pair = [_search.Candidate(p, price.of_plan(p), slimmed=False)
-            for p in (_placed(_with(plan, [o for o in taken if o not in some])), placed)]
-    return [(o, f"not worth it for --optimize {plan.options.optimize}") for o in some if _search.ranked(pair)[0] is pair[0]]
+    without, within = (_search.Candidate(p, price.of_plan(p), slimmed=False)
+                       for p in (_placed(_with(plan, [o for o in taken if o not in some])), placed))
+    worse = _search.ranked((without, within))[0] is without
+    return [(o, f"not worth it for --optimize {plan.options.optimize}") for o in some] if worse else []
 
 
 def _placed(plan: Plan) -> Plan:
