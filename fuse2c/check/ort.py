@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.frontend.extract import Extractor
+from fuse2c.fusion import signs
 from fuse2c.plan import Plan
 
 
@@ -37,11 +38,13 @@ class Layers:
     """One session for each step whose input and output tensors the ONNX file has too."""
 
     def __init__(self, plan: Plan, path: Path) -> None:
-        cut = Extractor(path, plan.options.bind)
+        self.plan, cut = plan, Extractor(path, plan.options.bind)
         self.sessions: dict[str, tuple[Any, tuple[str, ...]]] = {}
         self.skipped: list[str] = []
+        self.types = {t: v.type for t, v in (plan.source or plan.graph).tensors.items()}
         for step in plan.steps:
-            inputs = {t: plan.graph.type(t) for t in step.node.inputs if t and plan.graph.data(t) is None}
+            inputs = {t: self.types.get(t, plan.graph.type(t)) for t in step.node.inputs
+                      if t and plan.graph.data(t) is None}
             content = cut.cut(inputs, step.node.outputs[:1])
             if content is None:
                 self.skipped.append(step.function)
@@ -57,7 +60,8 @@ class Layers:
         s, inputs = self.sessions[tensor]
         names = {i.name for i in s.get_inputs()}
         try:
-            return np.asarray(s.run(None, {t: np.ascontiguousarray(values[t]) for t in inputs if t in names})[0])
+            given = {t: signs.as_type(np.ascontiguousarray(values[t]), self.types.get(t)) for t in inputs if t in names}
+            return signs.as_type(np.asarray(s.run(None, given)[0]), self.plan.graph.type(tensor))
         except Exception:       # onnxruntime has loaded the layer, and yet cannot run it
             del self.sessions[tensor]
             self.skipped.append(tensor)

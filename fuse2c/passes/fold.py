@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fuse2c.errors import InternalError, PlanError
-from fuse2c.fusion import catalog, folds, quantise
+from fuse2c.fusion import catalog, folds, quantise, signs
 from fuse2c.fusion.dsl import Fold, Rewrite, barred, find
 from fuse2c.fusion.rules import rules as fusions
 from fuse2c.ir.graph import Graph, Node
+from fuse2c.ir.types import DType
+from fuse2c.kernels import vector
 from fuse2c.plan import Decision, Plan
 
 ROUNDS = 10_000     # rewrites of one model: a rule that undoes another's work would never end
@@ -24,7 +26,9 @@ def run(plan: Plan) -> Plan:
         return [r for r in rules if r.name not in plan.options.no_fuse_rules]
     if plan.options.fuse:
         g = exhaust(g, chosen(catalog.structure()), log, barriers)
-        g = exhaust(quantise.propagate_quant(g), chosen(catalog.integers()), log, barriers)
+        # Dot products of x86 take unsigned values by signed weights; Arm's cores have more for signed ones.
+        sign = DType.U8 if vector.NEEDS.issubset(plan.target.processor.features) else DType.I8
+        g = exhaust(quantise.propagate_quant(signs.unified(g, sign)), chosen(catalog.integers()), log, barriers)
     g = exhaust(g.pruned(), (folds.constants(),), log)
     if plan.options.fuse:
         g = exhaust(g, chosen(catalog.weights()), log, barriers)
