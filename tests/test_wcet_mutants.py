@@ -26,8 +26,7 @@ pytest.importorskip("highspy", reason="highspy is not installed: pip install 'fu
 import vector_programs
 from test_wcet import COUNTS, TURN, VALUES
 
-from fuse2c.wcet import cycles, decode, helium, slicing
-from fuse2c.wcet import engine as engines
+from fuse2c.wcet import cycles, decode, helium, slicing, ways
 from fuse2c.wcet import image as images
 from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.engine import Engine
@@ -138,7 +137,7 @@ def values(core: str) -> list[tuple[str, int | None]]:
 def impatient() -> Iterator[None]:
     """No oracle turns more than this: an unbounded loop is refused sooner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "LONGEST_LOOSE", 1000)
+        patch.setattr(ways, "LONGEST_LOOSE", 1000)
         yield
 
 
