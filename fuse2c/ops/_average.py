@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import frexp, prod
 from typing import Any
@@ -40,45 +41,49 @@ def same_count(c: Call) -> int:
     return int(counts.flat[0]) if counts.min() == counts.max() else 0
 
 
-def requant(c: Call) -> Requant:
-    """s_x / (s_y * count) for the one count, or for each possible count 1..KH*KW."""
+def possible_counts(c: Call) -> Sequence[int]:
+    """How many elements an output may average: one number, or 1..KH*KW."""
+    return [same_count(c)] if same_count(c) else range(1, prod(c.attrs.window.kernel) + 1)
+
+
+def requant(c: Call, counts: Sequence[int]) -> Requant:
+    """s_x / (s_y * count) for each count."""
     x, y = c.quant(0), c.y_quant
-    counts = [same_count(c)] if same_count(c) else range(1, prod(c.attrs.window.kernel) + 1)
     return quant.requant(c.requant, x.scale[0], tuple(1.0 / n for n in counts), y.scale[0], y.zero[0],
                          c.y[0].dtype.range)
 
 
-def halvings(c: Call) -> int:
-    """k, if a mean in steps of the output is exactly the sum / 2**k; else 0."""
-    fraction, exponent = frexp(c.quant(0).scale[0] / c.y_quant.scale[0] / max(same_count(c), 1))
+def halvings(c: Call, counts: Sequence[int]) -> int:
+    """k, if a mean of the one count in steps of the output is exactly the sum / 2**k; else 0."""
+    fraction, exponent = frexp(c.quant(0).scale[0] / c.y_quant.scale[0] / counts[0])
     k = 1 - exponent
-    return k if c.requant == "fixed" and same_count(c) and fraction == 0.5 and 1 <= k <= HALVINGS else 0
+    return k if c.requant == "fixed" and len(counts) == 1 and fraction == 0.5 and 1 <= k <= HALVINGS else 0
 
 
-def finished(c: Call, sums: np.ndarray) -> np.ndarray:
-    """Stored means of sums [N, C, out...] of elements less their zero point."""
-    if k := halvings(c):
+def finished(c: Call, counts: Sequence[int], sums: np.ndarray, n: np.ndarray | int) -> np.ndarray:
+    """Stored means of sums [N, C, out...] of n elements less their zero point; counts: what n may be."""
+    if k := halvings(c, counts):
         whole = (sums + ((sums >> k) & 1) + (1 << (k - 1)) - 1) >> k
         return np.clip(whole + c.y_quant.zero[0], *c.y[0].dtype.range)
-    r = requant(c)
+    r = requant(c, counts)
     if len(r.scale) == 1:
-        return r(sums[..., None])[..., 0]
-    n = np.broadcast_to(divisors(c), sums.shape)
+        return np.asarray(r(sums[..., None])[..., 0])
     every = r(np.broadcast_to(sums[..., None], (*sums.shape, len(r.scale))))
-    return np.asarray(np.take_along_axis(every, n[..., None] - 1, -1)[..., 0])
+    return np.asarray(np.take_along_axis(every, np.broadcast_to(n, sums.shape)[..., None] - 1, -1)[..., 0])
 
 
-def finish(c: Call) -> Scalar:
+def finish(c: Call, counts: Sequence[int]) -> Scalar:
     """The same in C, of one sum or of four."""
     zero, (low, high) = c.y_quant.zero[0], c.y[0].dtype.range
-    if k := halvings(c):
+    if k := halvings(c, counts):
         offset = (zero << k) - 1
         args = f"({{a}}, {offset + (1 << (k - 1))}, {k})"
         limited = {t.range: f"f2c_halve_{name}{args}" for t, name in ((DType.I8, "s8"), (DType.U8, "u8"))}
         four = f"f2c_words_even({{a}}, {offset}, {k})"
-        return Scalar(f"f2c_halve{args}", limits=(low, high), limited=limited, words=f"f2c_words_halve{args}", shifted=(four, k))
-    r = requant(c)
-    size = max(abs(v - c.quant(0).zero[0]) for v in c.type(0).dtype.range) * int(divisors(c).max())
+        return Scalar(f"f2c_halve{args}", limits=(low, high), limited=limited, words=f"f2c_words_halve{args}",
+                      shifted=(four, k))
+    r = requant(c, counts)
+    size = max(abs(v - c.quant(0).zero[0]) for v in c.type(0).dtype.range) * max(counts)
     # Larger sums have the shift that the instructions for a product's upper half need.
     bits = max(NARROW - r.shift, 0) if r.mode == "fixed" else 0
     if not bits or size << bits >= 1 << 31:
@@ -101,7 +106,7 @@ def integer_sum(c: Call) -> str:
     x, y = c.quant(0), c.y_quant
     low, high = t.dtype.range[0] - x.zero[0], t.dtype.range[1] - x.zero[0]
     counts = sorted(set(divisors(c).reshape(-1).tolist()))
-    r = requant(c)
+    r = requant(c, possible_counts(c))
     for n in counts:
         sums = np.arange(n * low, n * high + 1)
         exact = sums * (x.scale[0] / y.scale[0] / n)
@@ -132,7 +137,7 @@ def average_terms(c: Call, integer: bool, soft: bool) -> tuple[dict[str, Any], S
     zero = c.quant(0).zero[0]
     if integer:
         flags = {**plain, "term_open": "", "term_close": f" - ({zero})"}
-        return flags, finish(c), ""
+        return flags, finish(c, possible_counts(c)), ""
     low, high = c.y[0].dtype.range
     scale = literal(c.quant(0).scale[0], DType.F32)
     quotient = f"f2c_mean({{a}}, f2c_unit({scale}), n)" if soft else "{a} / (float)n"

@@ -20,7 +20,17 @@ from fuse2c.kernels.tiling import Store
 from fuse2c.kernels.windowing import Window
 from fuse2c.op import Call, Kernel, NestForm, Op, RowWindow, Source, Spec, Work
 from fuse2c.ops import _fours
-from fuse2c.ops._average import average_terms, counts, divisors, finish, finished, integer_sum, is_soft, same_count
+from fuse2c.ops._average import (
+    average_terms,
+    counts,
+    divisors,
+    finish,
+    finished,
+    integer_sum,
+    is_soft,
+    possible_counts,
+    same_count,
+)
 from fuse2c.quant import quantise
 
 
@@ -85,8 +95,8 @@ def infer_indices(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """Maximum, or mean over the elements that count.
 
-    The mean of 8-bit integers is the requantised sum ("fixed"), or what the Q/DQ graph says ("float"): float32 values, summed row
-    by row, divided, quantised.
+    The mean of 8-bit integers is the requantised sum ("fixed"), or what the Q/DQ graph says ("float"): float32 values, summed
+    row by row, divided, quantised.
     """
     t, window, y = c.type(0), c.attrs.window, c.y[0]
     out = y.shape[2:]
@@ -100,7 +110,7 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     real = x
     if c.quantised and c.requant == "fixed":
         terms = windowing.windows(x.astype(np.int64) - c.quant(0).zero[0], window, 0, out)
-        return [finished(c, terms.sum(axis=axes)).astype(y.dtype.numpy)]
+        return [finished(c, possible_counts(c), terms.sum(axis=axes), divisors(c)).astype(y.dtype.numpy)]
     if c.quantised:
         real = (x.astype(np.int32) - c.quant(0).zero[0]).astype(np.float32) * np.float32(c.quant(0).scale[0])
     taps = windowing.windows(real, window, 0, out).reshape(*y.shape, -1)
@@ -152,7 +162,8 @@ def max_spec(c: Call) -> Spec:
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
                 window=windowing.row_window(c), along=windowing.scattered(c),
-                flags={"whole": windowing.whole(c, c.attrs.window), "least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
+                flags={"whole": windowing.whole(c, c.attrs.window), "least": least_value(x.dtype), "step": greater(x.dtype),
+                       "store": store})
 
 
 def less(dtype: DType) -> str:
@@ -206,7 +217,7 @@ def is_average_mve(c: Call) -> str:
     """Four channels at a time."""
     if why := flat(c) or integer_sum(c) or mve.channels_when(c):
         return why
-    if c.y[0].shape[1] % mve.GROUP or not finish(c).words:
+    if c.y[0].shape[1] % mve.GROUP or not finish(c, possible_counts(c)).words:
         return "the number of channels is no multiple of four, or the scale is too large"
     return _fours.only_elements(c)
 
