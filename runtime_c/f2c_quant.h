@@ -246,8 +246,8 @@ static inline uint32_t f2c_reciprocal_by_bits(uint64_t numerator, uint32_t sum)
     return quotient;
 }
 
-/** The same for sum < 2^31 by quotients of 32 bits. Each is of a divisor that is rounded up, so that none is too large: the first leaves less
- *  than 2^18 times the divisor, the second less than 2^7, the third less than 2. */
+/** The same for sum < 2^31 by quotients of 32 bits. Each is of a divisor that is rounded up, so that none is too large: the
+ *  first leaves less than 2^18 times the divisor, the second less than 2^7, the third less than 2. */
 static inline uint32_t f2c_reciprocal_by_parts(uint64_t numerator, uint32_t sum)
 {
     const int32_t up = 31 - f2c_bit_length(sum);
