@@ -174,5 +174,6 @@ def rings_of(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: l
     inner = [s.writes for i, s in enumerate(steps) if len(groups[where[i]]) > 1 and s.out_rows == s.rows
              and s.writes not in owned | whole and s.writes not in plan.inlaid and len(users[s.writes]) == 1]
     found = _rows.lives(plan, steps, order, inner)
-    rings = {t: _rows.ring_rows(life) for t, life in found.items()}
+    tiles = _rows.tiles(plan, steps)
+    rings = {t: -(-_rows.ring_rows(life) // tiles[t]) * tiles[t] for t, life in found.items()}
     return {t: n for t, n in rings.items() if n < len(found[t].born)}
