@@ -117,14 +117,15 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         groups, series, reach = c.attrs.group, is_series(c, names), 0
         if series:
             names = dsp_series.turned(names)
-            found, reach = dsp_series.runs(names["OUT_W"], pixels), dsp_series.reach(names, pixels)
+            found = dsp_series.runs(names["OUT_W"], pixels)
+            reach = 0 if x.shape[1] // groups % WORD else dsp_series.reach(names, pixels)
         else:
             found = dsp.runs(names["OUT_W"], pixels)
         seg = dsp_widen.Widened(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], reach, x.shape[1])
         end = dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups, series)
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
-        own = names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]} | own
+        own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]}
         own |= flags.pop("own")
         body = "parts/strips_series.c.j2" if series else "parts/strips.c.j2" if edge else "parts/strips_pointwise.c.j2"
         made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
@@ -180,6 +181,7 @@ def strips(c: Call, names: dict[str, int], seg: dsp_widen.Widened | fields.Toget
     x = c.type(0)
     in_line = not seg.loose and not seg.reach and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
     zero = c.quant(0).zero[0]
-    own = {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0]), "ADJACENT": int(in_line), "GROUP_STEP": names["DIL_W" if seg.reach else "STRIDE_W"],
+    own = {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0]),
+           "ADJACENT": int(in_line), "GROUP_STEP": names["DIL_W" if seg.reach else "STRIDE_W"],
            "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
     return own, 0 if is_pointwise(c) == "" else widest.groups * widest.width * x.shape[1]

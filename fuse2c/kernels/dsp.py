@@ -247,7 +247,8 @@ def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: 
 
 
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: tuple[Run, ...],
-          y: tuple[int, int], end: Finish, groups: int = 1, series: bool = False) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+          y: tuple[int, int], end: Finish, groups: int = 1, series: bool = False,
+          ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
 
     w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.

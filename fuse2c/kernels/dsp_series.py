@@ -1,4 +1,4 @@
-"""Series for the matrix core: a tensor of one column is one row whose columns are its rows, a tile of which is computed at once.
+"""Series for the matrix core: a tensor of one column is one row whose columns are its rows; a tile of them is computed at once.
 
 So steps still take turns row by row, and rings hold the last elements of a series: what a tile reads is in place where those
 do not wrap around, else gathered.

@@ -64,7 +64,7 @@ class RowStep:
     out_rows: int               # rows of the output as they lie in memory; 1: written as a whole
     splits: bool                # may be interleaved with other steps row by row
     together: int = 1           # so many rows come with the first of them
-    tile: int = 1               # so many rows have to follow each other in memory
+    beside: frozenset[str] = frozenset()    # tensors of which those rows have to follow each other in memory
     also: tuple[str, ...] = ()  # roots of further outputs, each written as a whole
 
 
@@ -108,7 +108,21 @@ def row_step(plan: Plan, step: Step) -> RowStep:
                 pairs = [(min(a, j), max(b, j)) for j, (a, b) in enumerate(pairs)]
         readers.append(Reader(plan.root(t), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
     return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, spec.together if splits else 1,
-                   spec.together if spec.adjoining else 1, tuple(map(plan.root, step.node.outputs[1:])))
+                   _beside(plan, step, readers), tuple(map(plan.root, step.node.outputs[1:])))
+
+
+def _beside(plan: Plan, step: Step, readers: Sequence[Reader]) -> frozenset[str]:
+    """What a step writes, finishes its elements with, or reads row for row, if it takes rows that follow each other."""
+    if not step.spec.adjoining:
+        return frozenset()
+    own = tuple(range(step.spec.rows))
+    found = [*step.node.outputs[:1], *(t for t in _tail(step) if plan.graph.data(t) is None)]
+    return frozenset({plan.owner(t) for t in found} | {plan.owner(r.tensor) for r in readers if r.first == r.last == own})
+
+
+def row_steps(plan: Plan) -> list[RowStep]:
+    """The rows of all steps."""
+    return [row_step(plan, s) for s in plan.steps]
 
 
 def _given(plan: Plan, step: Step, t: str, count: int, rows: int) -> Reader:
@@ -274,14 +288,17 @@ def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def tiles(plan: Plan, steps: Sequence[RowStep]) -> dict[str, int]:
-    """By the tensors that own the bytes: a ring of a multiple of so many rows has all rows of a tile side by side."""
+def tiles(steps: Sequence[RowStep]) -> dict[str, int]:
+    """By tensor: rows of which a ring has to hold a multiple, such that those of a tile follow each other."""
     found: dict[str, int] = {}
     for s in steps:
-        own = tuple(range(s.rows))
-        for t in (s.writes, *(r.tensor for r in s.readers if r.first == r.last == own)):
-            found[plan.owner(t)] = lcm(found.get(plan.owner(t), 1), s.tile)
+        found |= {t: lcm(found.get(t, 1), s.together) for t in s.beside}
     return found
+
+
+def rounded(rows: int, tile: int) -> int:
+    """The next multiple of a tile."""
+    return -(-rows // tile) * tile
 
 
 def ring_rows(life: Life) -> int:
