@@ -127,7 +127,7 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
         own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]}
         own |= flags.pop("own")
-        body = "parts/strips_series.c.j2" if series else "parts/strips.c.j2" if edge else "parts/strips_pointwise.c.j2"
+        body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
         made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
         return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel)
     return spec

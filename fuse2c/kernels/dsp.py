@@ -28,6 +28,7 @@ TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smal
 DENSE = 8               # outputs of a tile that widens on the way
 LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/10 slower, without scratch
 USUAL, HALF = 8, 4      # steps of one trip of the inner loop
+IN_PLACE, STRIPS = "parts/strips_pointwise.c.j2", "parts/strips.c.j2"      # bodies of the kernel: how tiles find their pixels
 UPPER = 8               # bits by which the sums of odd outputs are shifted, as they are collected
 
 

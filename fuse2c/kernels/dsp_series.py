@@ -10,6 +10,7 @@ from dataclasses import replace
 from fuse2c.kernels.dsp import Run
 from fuse2c.op import Spec
 
+BODY = "parts/strips_series.c.j2"
 AXES = ("IN", "OUT", "K", "STRIDE", "DIL")
 
 
