@@ -125,7 +125,8 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         end = dsp.finish(c, requant(c, flat, c.constant(2)))
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups, series)
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
-        own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]}
+        own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1],
+                        "WHOLE": seg.channels // WORD * WORD}
         own |= flags.pop("own")
         body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
         made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
@@ -171,8 +172,7 @@ def is_series(c: Call, names: dict[str, int]) -> bool:
 
 def copied(x: TensorType, channels: int) -> dict[str, Any]:
     """How the channels of a column are copied: as words, the last of which overlaps where there would be a rest."""
-    return {"by_words": x.strides[1] == 1 and channels >= WORD, "whole": channels // WORD * WORD,
-            "overlapped": channels % WORD > 0}
+    return {"by_words": x.strides[1] == 1 and channels >= WORD, "overlapped": channels % WORD > 0}
 
 
 def strips(c: Call, names: dict[str, int], seg: dsp_widen.Widened | fields.Together, words: int,
