@@ -153,13 +153,14 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
 
 
 def _met(engine: Engine) -> None:
-    """Refused if something was said of a place that is no loop, or no call, of what is reached."""
+    """Refused if something was said of a place that is no loop, no block, or no call, of what is reached."""
     functions = {code.function for code in engine.codes.values()}
     loops = {header for f in functions for header in f.loops}
     calls = {b.last.address for f in functions for b in f.blocks.values() if b.ends in ("invoke", "indirect")}
-    for at, known, what in ((engine.given.loops, loops, "first instruction of a loop"),
-                            (engine.given.calls, calls, "call through a pointer")):
-        if wrong := sorted(set(at) - known):
+    never = {at for at, most in engine.given.loops.items() if most == 0 and any(at in f.blocks for f in functions)}
+    for at, known, what in ((set(engine.given.loops) - never, loops, "first instruction of a loop"),
+                            (set(engine.given.calls), calls, "call through a pointer")):
+        if wrong := sorted(at - known):
             raise Refused(f"{engine.image.place(wrong[0])} is no {what} that is reached",
                           hint="there are: " + ", ".join(map(engine.image.place, sorted(known))) if known else "there is none")
 
