@@ -25,7 +25,7 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
             else dsp_dense.dense_flags(x, flat, bias, end)
         names = pixels(rows, depth, columns) | flags.pop("own")
         return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,
-                    scratch=4 * words, flags=flags | {"rowwise": True})
+                    scratch=4 * words, flags=flags | {"rowwise": True, "body": dsp.IN_PLACE})
     return spec
 
 

@@ -19,12 +19,16 @@ LONGEST = 2 ** 16       # strides and dilations whose products with positions st
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The elements under a row of the window, for pixels side by side."""
+    """The elements under a row of the window, for pixels side by side.
+
+    reach: so many columns for each tap are gathered side by side, where the gaps between taps are wider; 0: gaps are read over.
+    """
 
     channels: int
     taps: int = 1
     stride: int = 1
     dilation: int = 1
+    reach: int = 0
 
 
 @dataclass(frozen=True, slots=True)
