@@ -90,7 +90,8 @@ def test_drawn_groups_of_few_channels(tmp_path: Path) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(3):
             one = data.draw(layer([2, 3], False, dilate=data.draw(st.booleans())))
-            groups, per, more = data.draw(st.integers(2, 3)), data.draw(st.sampled_from([2, 3, 5])), data.draw(st.integers(1, 3))
+            groups, more = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 3))
+            per = data.draw(st.sampled_from([2, 3, 5]))
             replace(one, x=(1, groups * per, *one.x[2:]), w=(groups * more, per, *one.w[2:]),
                     attrs={**one.attrs, "group": groups}).conv(data.draw(stored()), b)
         compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
