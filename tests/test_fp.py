@@ -185,7 +185,7 @@ def test_on_the_board(opt: str, core: str, tmp_path: Path) -> None:
 
 @CORES
 def test_what_is_no_number(core: str, tmp_path: Path) -> None:
-    """NaN and infinities, constants here, behind a ReLU6 and in maxima of floats: on the board as here, and as numpy has them."""
+    """NaN and infinities behind a ReLU6 and in maxima of floats: on the board as here, and as numpy has them."""
     rng, b = np.random.default_rng(7), Builder()
     odd = rng.choice(np.float32([0, 0, 0, np.nan, np.inf, -np.inf]), (6, 5, 8))
     x = b.op("Transpose", b.input((1, 6, 5, 8)), perm=[0, 3, 1, 2])

@@ -1,4 +1,4 @@
-"""Maxima of float32 for Helium, and averages as float32 sums, four channels at a time, each in its own order: those of the scalar kernel."""
+"""For Helium: maxima of float32, and averages as float32 sums, four channels at a time, in the scalar kernel's order."""
 from __future__ import annotations
 
 from dataclasses import replace
