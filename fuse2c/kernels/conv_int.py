@@ -118,8 +118,13 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
         own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
         own = {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]} | own
+        tiles = [(range(r.first, r.end, r.size), s.groups, s.width) for r in found for s in [flags["strips"][r.key]]]
+        alone = is_pointwise(c) == ""
+        effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups,
+                            0 if alone else windowing.gathered(c, tiles, bool(own["ADJACENT"])))
         own |= flags.pop("own")
-        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel)
+        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel,
+                       effort=effort)
     return spec
 
 

@@ -147,8 +147,18 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), windowing.constants(c, c.attrs.window)
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=windowing.row_window(c), along=windowing.scattered(c),
+                window=windowing.row_window(c), along=windowing.scattered(c), effort=effort(c),
                 flags={"least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
+
+
+def effort(c: Call) -> dict[str, int]:
+    """Elements, those of them that are reals, windows, rows of them, and pixels of an image, what is padding left out."""
+    x, y, window = c.type(0), c.y[0], c.attrs.window
+    channels, across = y.shape[1], prod(y.shape[3:])
+    taps = channels * windowing.taps(window, y.shape[2:], x.shape[2:])
+    down = int(windowing.inside(window, x.shape[2:], 0, positions=y.shape[2]).sum())
+    return {"load": taps, "multiply": taps * x.dtype.is_float, "line": channels * across * down,
+            "tile": channels * across * y.shape[2], "unpack": across * y.shape[2]}
 
 
 def less(dtype: DType) -> str:
