@@ -56,6 +56,7 @@ OWN = EFFORT[:4]                # what kernels say that say what they do, all of
 FEW = 6                         # different steps from which on all counts are fitted
 # share of instructions from which a step counts in full (tests: 0.01 of plans with fewer instructions); the weight of others
 MATTERS, LIGHT = 0.007, 0.1
+SHORT = 6000                    # instructions up to which a step of a drawn model counts little: its loops are unrolled
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ def fitted(group: list[Sample]) -> Price:
     usable, times = known_from(group), SOFTWARE if price.in_software(group[0].plan, group[0].step) else 1
     want = np.array([s.instructions for s in group], float)
     rest = 1 - np.array([price.of_functions(s.plan, s.step) for s in group]) / want
-    weight = np.array([(1.0 if s.given else OTHERS) if s.share > MATTERS else LIGHT for s in group])
+    weight = np.array([LIGHT if s.share <= MATTERS else 1.0 if s.given else OTHERS if s.instructions > SHORT else LIGHT
+                       for s in group])
     for tile in TILES:
         rows = [price.counts(s.plan, s.step, tile) for s in group]
         found = np.array([[row[key] for key in price.COUNTS] for row in rows]) / want[:, None]

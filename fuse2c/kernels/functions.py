@@ -7,8 +7,8 @@ import re
 # within 5 %), arm-none-eabi-gcc 12.2 -O3; with two paths, between both.
 INSTRUCTIONS = {
     "ceil": 15, "clamp": 6, "cos": 250, "cosh": 130, "erf": 90, "exp": 46, "expm1": 65, "floor": 15, "gelu": 95,
-    "gelu_tanh": 85, "log": 60, "log1p": 90, "mish": 192, "pow": 200, "round_even": 15, "sigmoid": 63, "sin": 250, "sinh": 130, "softplus": 155, "tan": 280,
-    "tanh": 60}
+    "gelu_tanh": 85, "log": 60, "log1p": 90, "mish": 192, "pow": 200, "round_even": 15, "sigmoid": 63, "sin": 250,
+    "sinh": 130, "softplus": 155, "tan": 280, "tanh": 60}
 
 
 def instructions(text: str) -> int:

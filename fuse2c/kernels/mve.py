@@ -102,7 +102,8 @@ def effort(outputs: int, depth: int, width: int, rows: int, lines: int) -> dict[
     fours, odd = -(-outputs // GROUP), width % 2
     tiles = rows * (width // 2 * fours + odd * (outputs // (2 * GROUP) + -(-(outputs % (2 * GROUP)) // GROUP)))
     gathered = rows * width * lines * -(-(depth // max(lines, 1)) // LANES)
-    return {"tile": tiles, "multiply": tiles * -(-depth // LANES), "load": gathered, "unpack": rows * width * fours}
+    return {"tile": tiles, "multiply": tiles * -(-depth // LANES), "load": gathered, "unpack": rows * width * fours,
+            "line": rows * width * lines}
 
 
 def tile(block: Block, dots: str, y: tuple[int, int], two: bool) -> Tile:

@@ -7,21 +7,24 @@ from math import prod
 from fuse2c.kernels import functions
 from fuse2c.op import EFFORT, FUNCTION, Contraction, Reduction, bind
 from fuse2c.ops import all_ops
-from fuse2c.ops._program import Item, Pass, Program
+from fuse2c.ops._program import Item, Pass, Program, again
 
-ROUNDED = 6         # operators that a quantisation is: multiplied, rounded, limited, converted
+OPERATIONS = {"QuantizeLinear": 12, "DequantizeLinear": 2}       # of an operator: rounded, limited, converted; else one
 
 
 def of(p: Program) -> dict[str, int]:
-    """Trips of loops, elements that they load or store, products, operators on elements, passes; all rows together."""
-    found, rows = dict.fromkeys((*EFFORT, FUNCTION), 0), prod(p.shape(p.results[0])[axis] for axis in p.outer)
+    """Trips of loops, elements that they load or store, products, operations on elements, passes; all rows together."""
+    found, rows = dict.fromkeys((*EFFORT, "alu", FUNCTION), 0), prod(p.shape(p.results[0])[axis] for axis in p.outer)
     for one in p.passes:
         products = [i for i in one.items if isinstance(i.form, Contraction)]
-        trips = max((prod(p.inner(i.node.inputs[0] if isinstance(i.form, Reduction) else i.y)) for i in one.items), default=0)
+        summed = (prod(p.inner(i.node.inputs[0])) for i in one.items if isinstance(i.form, Reduction))
+        trips = max(prod(one.inner), *summed, 0)
+        operands = {t for i in one.items for t in i.node.inputs if t} - {i.y for i in one.items}
         found["tile"] += rows * trips
         found["load"] += rows * trips * moved(p, one)
         found["multiply"] += rows * sum(prod(p.inner(i.y)) * p.shape(i.node.inputs[0])[-1] for i in products)
-        found["unpack"] += rows * trips * sum(ROUNDED if i.node.op == "QuantizeLinear" else i.computed for i in one.items)
+        found["alu"] += rows * trips * (sum(OPERATIONS.get(i.node.op, 1) for i in one.items if i.computed)
+                                        + sum(again(p, t) for t in operands))
         found["line"] += rows
         found[FUNCTION] += rows * (trips * called(p, one.items) + called(p, one.after))
     found[FUNCTION] += rows * called(p, p.before)
