@@ -213,7 +213,7 @@ class Spec:
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
-    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, FUNCTION, "alu", an image: for its price
+    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, FUNCTION or price.COUNTS, an image
     most: Mapping[str, int] = field(default_factory=dict)           # the same at worst, where it depends on the data
 
 

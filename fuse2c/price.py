@@ -23,6 +23,9 @@ HARD, SOFTWARE = {"fpu-sp", "fpu-dp", "vectors"}, 40     # features for floats; 
 
 CALL, ENTRY = 16, 40        # bytes of code: of a call with the addresses of its arguments, and of the function that calls
 
+ALONE = {True: 9, False: 2}
+"""Instructions of an element of a vector that is finished alone, of reals (stored, loaded, computed) and of bytes."""
+
 COUNTS = tuple(f.name for f in fields(Price) if f.name not in ("tile_of", "cpi", "cpi_worst", "code"))
 """What is counted of a step, in the order of the fields of target.Price."""
 
@@ -255,8 +258,20 @@ def of_functions(plan: Plan, step: Step) -> float:
     if own is not None:
         return times * own * step.spec.images
     scalars = ((bind(g, n), all_ops()[n.op].scalar) for n in step.node.parts)
-    return times * sum(functions.instructions(scalar(c).expr) * c.y[0].count for c, scalar in scalars
-                       if scalar is not None and not c.quantised)
+    found = times * sum(functions.instructions(scalar(c).expr) * c.y[0].count for c, scalar in scalars
+                        if scalar is not None and not c.quantised)
+    return found + _one_by_one(plan, step)
+
+
+def _one_by_one(plan: Plan, step: Step) -> float:
+    """Instructions of finishing the elements of vectors one by one, as what is fused has no form for four of them."""
+    g, y = plan.graph, plan.graph.type(step.node.outputs[0])
+    behind = (all_ops()[n.op].scalar for n in step.node.parts[1:])
+    if "mve" not in step.kernel.needs or not step.node.parts[0].inputs:
+        return 0
+    texts = [scalar(bind(g, n)) for n, scalar in zip(step.node.parts[1:], behind, strict=True) if scalar is not None]
+    alone = any(s.tables or not s.words for s in texts if s.clamp is None)     # or read from a table
+    return alone * y.count * ALONE[y.dtype.is_float]
 
 
 def _times(effort: Mapping[str, int], images: int) -> dict[str, float]:

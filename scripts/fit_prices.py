@@ -44,7 +44,7 @@ from fuse2c.target import Price
 # How each model is planned: so that there are steps of all kernels.
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
 OFFERS = ("blocks", "zeros")        # what kernels of pruned models are offered for, planned for each
-BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
+BY_OPERATOR = ("elementwise", "elementwise_mve")      # kernels whose prices differ by the operator that they end with
 BY_END = ("DequantizeLinear",)      # what ends a kernel so that it finishes elements one by one
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)

@@ -14,7 +14,7 @@ import numpy as np
 from fuse2c.ir.types import CTYPE, DType, TensorType
 from fuse2c.kernels import functions, scalars
 from fuse2c.kernels.scalars import UNARY, Row, literal
-from fuse2c.op import FUNCTION, Call, Kernel, Op, Source, Spec, Work
+from fuse2c.op import EFFORT, FUNCTION, Call, Kernel, Op, Source, Spec, Work
 
 GATES = {"RNN": "h", "GRU": "zrh", "LSTM": "iofc"}      # in the order of the weights
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -192,7 +192,9 @@ def spec(c: Call) -> Spec:
     texts = _gates(c)
     units = steps * batch * directions * hidden
     return Spec(names, tables, by_rows=False, flags=flags | _biases(c) | texts,
-                effort={FUNCTION: units * sum(map(functions.instructions, texts.values())), "tile": units * len(gates)},
+                effort=dict.fromkeys((*EFFORT, "alu", "output"), 0) | {
+                    FUNCTION: units * sum(map(functions.instructions, texts.values())), "tile": units * len(gates),
+                    "multiply": work(c).macs, "line": steps * batch * directions},
                 scratch=(3 if c.node.op == "GRU" else 1) * hidden * c.type(0).dtype.bytes)
 
 
