@@ -109,6 +109,31 @@ static inline int32_t f2c_requant_u8(int32_t acc, int32_t mult, int32_t offset, 
     return f2c_narrow_u8(f2c_requant(acc, mult, offset, 0), shift);
 }
 
+/** What v / 2^shift rounded half to even, plus a zero point, is the whole part of, times 2^shift.
+ *  offset = (zero << shift) + (1 << (shift - 1)) - 1. */
+static inline int32_t f2c_half_to_even(int32_t v, int32_t offset, int32_t shift)
+{
+    return v + ((v >> shift) & 1) + offset;
+}
+
+/** v / 2^shift rounded half to even, plus a zero point; see f2c_half_to_even. */
+static inline int32_t f2c_halve(int32_t v, int32_t offset, int32_t shift)
+{
+    return f2c_half_to_even(v, offset, shift) >> shift;
+}
+
+/** f2c_halve, limited to the range of int8. */
+static inline int32_t f2c_halve_s8(int32_t v, int32_t offset, int32_t shift)
+{
+    return f2c_narrow_s8(f2c_half_to_even(v, offset, shift), shift);
+}
+
+/** f2c_halve, limited to the range of uint8. */
+static inline int32_t f2c_halve_u8(int32_t v, int32_t offset, int32_t shift)
+{
+    return f2c_narrow_u8(f2c_half_to_even(v, offset, shift), shift);
+}
+
 /** v limited to the range of int32, by masks: compilers compare 64-bit numbers by branches. */
 static inline int32_t f2c_saturate(int64_t v)
 {

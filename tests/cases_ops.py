@@ -287,6 +287,23 @@ def qgemm(b: Builder) -> None:
                          b.const(np.zeros(5, I8)), bias, b.const(0.6, np.float32), b.const(I8(4)), transB=1))
 
 
+def qlinear_forms(b: Builder) -> None:
+    """onnxruntime's operators of QOperator format with one operand, several and a condition."""
+    def at(scale: float, zero: int) -> tuple[str, str]:
+        return b.const(scale, np.float32), b.const(I8(zero))
+    a, c, image = b.input((2, 3, 4), I8), b.input((2, 1, 4), I8), b.input((1, 3, 5, 6), I8)
+    b.output(b.microsoft("QLinearSigmoid", a, *at(0.04, -9), *at(1 / 256, -128)),
+             b.microsoft("QLinearLeakyRelu", a, *at(0.04, -9), *at(0.03, -100), alpha=0.2),
+             b.microsoft("QLinearSoftmax", a, *at(0.04, -9), *at(1 / 256, -128), axis=-1, opset=13),
+             b.microsoft("QLinearReduceMean", a, *at(0.04, -9), *at(0.02, 3), axes=[1], keepdims=0),
+             b.microsoft("QLinearConcat", *at(0.05, 7), a, *at(0.04, -9), c, *at(0.06, 30), axis=1),
+             b.microsoft("QLinearWhere", b.const(b.rng.random((2, 3, 4)) < 0.5), a, *at(0.04, -9), c, *at(0.06, 30),
+                         *at(0.05, 7)),
+             b.microsoft("QLinearAveragePool", image, *at(0.04, -9), *at(0.03, 5), kernel_shape=[3, 2],
+                         strides=[2, 1], pads=[1, 0, 1, 1], count_include_pad=1),
+             b.microsoft("QLinearGlobalAveragePool", image, *at(0.04, -9), *at(0.02, 3)))
+
+
 def batch_norm(b: Builder) -> None:
     """BatchNormalization alone, behind a convolution, and behind a dense layer."""
     def norm(x: str, n: int) -> str:
@@ -300,7 +317,8 @@ def batch_norm(b: Builder) -> None:
 CASES: dict[str, tuple[Build, int]] = {f.__name__: (f, 17) for f in (
     concat, concat_scales, concat_constant, pad_stored, split_parts, squeeze_inputs, views, turned_batch,
     conv_plus_matmul, transposed_sum, twice, twice_stored, chain, diamond, clips, softmax_rows,
-    softmax_stored, dense_of_rows, reductions, quantise_axes, qlinear_conv, qlinear_matmul, qlinear_binary, qgemm, batch_norm)}
+    softmax_stored, dense_of_rows, reductions, quantise_axes, qlinear_conv, qlinear_matmul, qlinear_binary, qlinear_forms,
+    qgemm, batch_norm)}
 CASES |= {f.__name__: (f, opset) for f, opset in (
     (pad_attributes, 10), (squeeze_attributes, 11), (clip_attributes, 10), (softmax_flattened, 11))}
 CASES |= {name: (build, 17) for name, build in {

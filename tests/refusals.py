@@ -106,6 +106,9 @@ REFUSALS: dict[str, Callable[[], onnx.ModelProto]] = {
     "QGemm with a float output": lambda: made(
         "QGemm", "x s z w s z", {"s": F32(0.1), "z": np.int8(1), "w": np.ones((4, 2), np.int8)}, (3, 4),
         elem=TensorProto.INT8, domain="com.microsoft"),
+    "channels at the end of a pool": lambda: made(
+        "QLinearGlobalAveragePool", "x s z s z", {"s": F32(0.1), "z": np.int8(1)}, (1, 4, 4, 3),
+        elem=TensorProto.INT8, domain="com.microsoft", channels_last=1),
     "scales beyond float32": lambda: plain(
         [node("DequantizeLinear", "x s z", "a"), node("DequantizeLinear", "w s z", "b", name="w"),
          node("Conv", "a b", "c"), node("QuantizeLinear", "c t z")],

@@ -18,7 +18,7 @@ pytest.importorskip("networkx", reason="networkx is not installed: pip install '
 pytest.importorskip("highspy", reason="highspy is not installed: pip install 'fuse2c[wcet]'")
 
 from fuse2c import wcet
-from fuse2c.wcet import engine
+from fuse2c.wcet import ways
 
 FUNCTIONS, INPUTS = 8, 6
 CORES = {"M3": (M3, "cortex-m3"), "M4": (M4, "cortex-m4"), "M55": (M55, "cortex-m55")}
@@ -50,7 +50,7 @@ def test_random_functions(seed: int, case: str, plugin: Path, tmp_path: Path, mo
     if cc == "clang" and not ARM_CLANG:
         pytest.skip("clang is not installed")
     monkeypatch.setattr(toolchain, "WARNINGS", ("-std=c99", "-w", "-fwrapv"))      # nobody would write such C
-    monkeypatch.setattr(engine, "LONGEST_LOOSE", 1000)                             # a bound for all, soon
+    monkeypatch.setattr(ways, "LONGEST_LOOSE", 1000)                             # a bound for all, soon
     kept = "noinline" if cc == "clang" else "noipa"
     before = "\n".join([f"#define KEPT __attribute__(({kept}))",
                         *(Writer(f"v{k}", 100 * seed + k).function() for k in range(FUNCTIONS))])

@@ -21,18 +21,30 @@ from fuse2c.wcet import analyse
 @click.option("--core", type=click.Choice(CORES), help="With --elf: the core; default: what the program says.")
 @click.option("--multiply", type=click.Choice(["1", "32"]), default="1", show_default=True,
               help="With --elf: cycles of a multiplication on an M0+.")
+@click.option("--bound", "bounds", multiple=True, metavar="PLACE=TURNS",
+              help="With --elf: a loop turns at most so often each time; may be repeated.")
+@click.option("--calls", multiple=True, metavar="PLACE=FUNCTION,..",
+              help="With --elf: what a call through a pointer calls; may be repeated.")
+@click.option("--annotations", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+              help="With --elf: a file of loop bounds (.ff).")
 @compiler_options
 @click.option("--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence as JSON.")
 @click.option("--facts", type=click.Path(path_type=Path), metavar="FILE",
               help="Write loop bounds for aiT (.ais) or OTAWA (.ffx, .ff).")
 @as_json_option
 def command(elf: Path | None, entry: str | None, core: str | None, multiply: str, opt: str, cc: str | None,
-         certificate: Path | None, facts: Path | None, as_json: bool, **k: Any) -> None:
+         bounds: tuple[str, ...], calls: tuple[str, ...], annotations: Path | None, certificate: Path | None,
+         facts: Path | None, as_json: bool, **k: Any) -> None:
     """Prove the worst case from the machine code: instructions, stack, loops."""
     if (elf is None) == (k["model"] is None) or (elf is None) != (entry is None):
         raise click.UsageError("give a MODEL, or --elf with --entry")
+    if elf is None and (bounds or calls or annotations):
+        raise click.UsageError("--bound, --calls and --annotations are of --elf: a model needs none")
     if elf is not None and entry is not None:
-        result = analyse(elf, entry, core or "", int(multiply))
+        if annotations is not None:
+            from fuse2c.wcet.given import facts as loop_bounds
+            bounds = (*loop_bounds(annotations.read_text(encoding="utf-8")), *bounds)
+        result = analyse(elf, entry, core or "", int(multiply), bounds, calls)
     else:
         model = compiled(k, as_json, opt=opt, cc=cc)
         with Progress("building and analysing"):

@@ -176,18 +176,19 @@ def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> 
     return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
-def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", words: str = "", bits: int = 0) -> Scalar:
+def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", words: str = "", bits: int = 0,
+           alike: bool = False) -> Scalar:
     """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it.
 
     words: four such values, {a} by default; mult: C text of the multiplier, if it is not to be read from a table.
-    bits: the value is 2**bits as large.
+    bits: the value is 2**bits as large; alike: four values share their channel.
     """
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits, words = (r.low, r.high), words or value * (value == "{a}")
 
     def many(kind: str, name: str) -> str:
         """The factors of four channels."""
-        return f"f2c_{kind}_at(&{{t_{name}}}{index})" if len(r.scale) > 1 else f"f2c_{kind}_same({{t_{name}}}[0])"
+        return f"f2c_{kind}_same({{t_{name}}}{index})" if alike or len(r.scale) == 1 else f"f2c_{kind}_at(&{{t_{name}}}{index})"
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
         four = f"f2c_words_requant_float({words}, {many('reals', 'scale')}, {r.zero})" if words else ""

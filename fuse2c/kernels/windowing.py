@@ -123,6 +123,11 @@ def inside(window: Window, size: tuple[int, ...], axis: int, padded: bool = Fals
     return np.asarray((at >= -begin) & (at < size[axis] + end))
 
 
+def whole(c: Call, window: Window) -> bool:
+    """Whether no window of a call reaches into padding."""
+    return all(inside(window, c.type(0).shape[2:], axis, positions=n).all() for axis, n in enumerate(c.y[0].shape[2:]))
+
+
 def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> int:
     """Elements in all windows of one channel; what lies in the padding does not count."""
     return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))

@@ -157,7 +157,7 @@ def depthwise_spec(c: Call) -> Spec:
     names = {"MULT": flat.shape[0] // c.attrs.group}
     at = index("at", "oc", c.y[0].strides[1])
     spec = base_spec(c, 0, {"w": flat.T.reshape(-1), "b": bias}, names, store=Store("acc", "oc", at),
-                     centre=f" - ({zero})" if zero else "")
+                     centre=f" - ({zero})" if zero else "", whole=False)
     inside = [windowing.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n)
               for axis, n in enumerate(c.y[0].shape[2:])]
     cut = 1 - reduce(np.multiply.outer, [i.all(axis=1).astype(np.int64) for i in inside])
@@ -238,7 +238,7 @@ def volume_spec(c: Call) -> Spec:
         zero, finish = c.quant(0).zero[0], tiling.finish(requant(c, tiling.centred(w, c.quant(1), 0), bias))
         bias, w = matrix(c, fold_zero=False)[1], tiling.centred(w, c.quant(1), 0)
     spec = volume.spec(c, c.attrs.window, w, bias, 1, finish=finish, groups=c.attrs.group,
-                        centre=f" - ({zero})" if zero else "")
+                        centre=f" - ({zero})" if zero else "", whole=False)
     return replace(spec, macs=unpadded(c))
 
 

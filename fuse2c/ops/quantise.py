@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear; the QLinear* operators are imported as Q/DQ around float operators.
+"""QuantizeLinear and DequantizeLinear.
 
 IR inputs: (x, scale, zero), float32 scale and integer zero point broadcastable to x. Where both are constants, the
 tensor on the integer side carries them in its type, so that integer operators find them there.
@@ -198,78 +198,12 @@ def when(c: Call) -> str:
     return "" if fits and stored.dtype.bits <= 32 and stored.dtype != DType.U32 else f"{stored.dtype} storage"
 
 
-def q_names(src: Source, count: int) -> list[str]:
-    """Fresh names for the float tensors inside an expanded QLinear operator."""
-    return [src.graph.temporary(f"{src.outputs[0]}.real{i}") for i in range(count)]
-
-
-def from_qlinear_conv(src: Source) -> None:
-    """QLinearConv: (x, s, z, w, s, z, y_s, y_z, bias)."""
-    from fuse2c.ops import conv
-    x, w, b, y = q_names(src, 4)
-    constants(src, 1, 2, 4, 5, 6, 7)
-    add_dequantise(src, src.inputs[0], (1, 2), x)
-    add_dequantise(src, src.inputs[3], (4, 5), w)
-    inputs: tuple[str, ...] = (x, w)
-    if src.has(8):
-        inputs = (x, w, _bias(src, src.inputs[8], (1, 4), b))
-    conv.from_onnx(replace(src, op="Conv", inputs=inputs, outputs=(y,)))
-    add_quantise(src, y, (6, 7), src.outputs[0])
-
-
-def _bias(src: Source, bias: str, scale_ports: tuple[int, int], name: str) -> str:
-    """The real bias: int32 at scale s_x * s_w."""
-    scale = (np.asarray(src.const(scale_ports[0], "the scale"), np.float32)
-             * np.asarray(src.const(scale_ports[1], "the scale"), np.float32)).reshape(-1)
-    scale_name = src.graph.constant(f"{src.name}.bias_scale", scale if scale.size > 1 else scale.reshape(()))
-    src.graph.retype(bias, replace(src.graph.type(bias), quant=Quant(tuple(map(float, scale)), (0,), 0)))
-    zero = src.graph.constant(f"{src.name}.bias_zero", np.zeros((), np.int32))
-    src.node("DequantizeLinear", Attrs(), (bias, scale_name, zero), (name,))
-    return name
-
-
-def from_qlinear_matmul(src: Source) -> None:
-    """QLinearMatMul: (a, s, z, b, s, z, y_s, y_z)."""
-    from fuse2c.ops import matmul
-    a, b, y = q_names(src, 3)
-    constants(src, *range(1, 3), *range(4, 8))
-    add_dequantise(src, src.inputs[0], (1, 2), a, axis=-2)
-    add_dequantise(src, src.inputs[3], (4, 5), b, axis=-1)
-    matmul.from_matmul(replace(src, op="MatMul", inputs=(a, b), outputs=(y,)))
-    add_quantise(src, y, (6, 7), src.outputs[0], axis=-2)
-
-
-def from_qgemm(src: Source) -> None:
-    """QGemm (com.microsoft): (a, s, z, b, s, z, bias, y_s, y_z)."""
-    from fuse2c.ops import matmul
-    a, b, bias, y = q_names(src, 4)
-    constants(src, 1, 2, 4, 5, 7, 8)
-    add_dequantise(src, src.inputs[0], (1, 2), a)
-    add_dequantise(src, src.inputs[3], (4, 5), b, axis=0 if src.attrs.get("transB", 0) else 1)
-    inputs = (a, b, _bias(src, src.inputs[6], (1, 4), bias)) if src.has(6) else (a, b)
-    if not src.has(7):
-        raise src.refuse("QGemm with a float output", hint="give y_scale and y_zero_point")
-    matmul.from_gemm(replace(src, op="Gemm", inputs=inputs, outputs=(y,)))
-    add_quantise(src, y, (7, 8), src.outputs[0])
-
-
-def from_qlinear_binary(src: Source) -> None:
-    """QLinearAdd, QLinearMul (com.microsoft): (a, s, z, b, s, z, y_s, y_z)."""
-    a, b, y = q_names(src, 3)
-    constants(src, 1, 2, 4, 5, 6, 7)
-    add_dequantise(src, src.inputs[0], (1, 2), a)
-    add_dequantise(src, src.inputs[3], (4, 5), b)
-    elementwise.from_onnx(replace(src, op=src.op.removeprefix("QLinear"), inputs=(a, b), outputs=(y,), attrs={}))
-    add_quantise(src, y, (6, 7), src.outputs[0])
-
-
 KERNELS = (Kernel("elementwise_mve", elementwise.mve_spec, when=lambda c: when(c) or elementwise.mve_when(c), needs=mve.NEEDS),
            Kernel("elementwise", elementwise.spec, when=when))
 OPS = (
     Op(name="QuantizeLinear", ports=("a", "b", "c"), infer=infer, reference=quantise_reference, layout="same",
        anchor=True, scalar=quantise_scalar, kernels=KERNELS, docs="per tensor, per axis, blocked",
-       onnx={"QuantizeLinear": from_quantize, "QLinearConv": from_qlinear_conv, "QLinearMatMul": from_qlinear_matmul,
-             "QGemm": from_qgemm, "QLinearAdd": from_qlinear_binary, "QLinearMul": from_qlinear_binary}),
+       onnx={"QuantizeLinear": from_quantize}),
     Op(name="DequantizeLinear", ports=("a", "b", "c"), infer=infer, reference=dequantise_reference, layout="same",
        anchor=True, scalar=dequantise_scalar, kernels=KERNELS, onnx={"DequantizeLinear": from_dequantize},
        docs="per tensor, per axis, blocked"),

@@ -1,6 +1,7 @@
 """One analysis: the engine's result, the integer program's, and what they rest on."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ from fuse2c.target import CORES, load
 from fuse2c.wcet import image as images
 from fuse2c.wcet.cycles import REFILL, Costs
 from fuse2c.wcet.engine import Engine
+from fuse2c.wcet.given import read
 from fuse2c.wcet.ipet import longest
 from fuse2c.wcet.placed import worst
 from fuse2c.wcet.values import ARENA_START, Value, pointer
@@ -116,8 +118,9 @@ class Result:
         return asdict(self)
 
 
-def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interface) -> Result:
-    """See `fuse2c.wcet.analyse`."""
+def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interface, said: tuple[Sequence[str], Sequence[str]]
+            ) -> Result:
+    """See `fuse2c.wcet.analyse`; `said`: its `bounds` and `calls`."""
     image = images.load(path)
     guessed = not core and not image.named
     core = core or image.core
@@ -127,9 +130,10 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
     costs = Costs(core, multiply)
     engine = Engine(image, costs, interface.pointers)
     steps = _steps(engine, interface) if interface.step else ()
-    engine = Engine(image, costs, interface.pointers)
+    engine = Engine(image, costs, interface.pointers, read(image, *said))
     start = image.entry(entry)
     state = worst(engine, start, interface.arena)
+    _met(engine)
     facts = engine.facts
     single = not facts.forks
     kernels = tuple(Cost(image.place(a), n, c if costs.known else None)
@@ -143,8 +147,22 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
         assumptions=ASSUMPTIONS + ((OBJECTS,) if interface.pointers else ())
         + ((ALIGNED,) if interface.arena is not None else ())
         + ((NAMED.format(core),) if guessed else ())
+        + engine.given.texts
         + ((ARITHMETIC + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
         tools={name: version(name) for name in TOOLS}, steps=steps)
+
+
+def _met(engine: Engine) -> None:
+    """Refused if something was said of a place that is no loop, no block, or no call, of what is reached."""
+    functions = {code.function for code in engine.codes.values()}
+    loops = {header for f in functions for header in f.loops}
+    calls = {b.last.address for f in functions for b in f.blocks.values() if b.ends in ("invoke", "indirect")}
+    never = {at for at, most in engine.given.loops.items() if most == 0 and any(at in f.blocks for f in functions)}
+    for at, known, what in ((set(engine.given.loops) - never, loops, "first instruction of a loop"),
+                            (set(engine.given.calls), calls, "call through a pointer")):
+        if wrong := sorted(at - known):
+            raise Refused(f"{engine.image.place(wrong[0])} is no {what} that is reached",
+                          hint="there are: " + ", ".join(map(engine.image.place, sorted(known))) if known else "there is none")
 
 
 def _steps(engine: Engine, interface: Interface) -> tuple[Slice, ...]:

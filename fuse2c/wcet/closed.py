@@ -186,7 +186,7 @@ def _iterations(step: Step, s: Summary, state: State) -> int:
         condition = _OPPOSITE.get(condition, "")
     (a, da), (b, db) = left, right
     if condition == "ne":
-        n = _until_equal((a - b) & M, (da - db) & M)
+        n = until_equal((a - b) & M, (da - db) & M)
         if n == 0:
             raise Refused(f"the loop at {state.memory.image.place(step.block.start)} never ends: its counter steps over the "
                           "limit", hint="compare with < instead of !=")
@@ -202,7 +202,7 @@ _ORDER = {"lt": (True, False, False), "le": (True, False, True), "gt": (True, Tr
           "lo": (False, False, False), "ls": (False, False, True), "hi": (False, True, False), "hs": (False, True, True)}
 
 
-def _until_equal(distance: int, change: int) -> int:
+def until_equal(distance: int, change: int) -> int:
     """The first k for which distance + (k - 1) * change is 0 modulo 2^32; 0 if there is none."""
     if distance == 0:
         return 1

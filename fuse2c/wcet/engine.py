@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from fuse2c.errors import Refused
 from fuse2c.wcet.cfg import TABLE_HELPERS
 from fuse2c.wcet.closed import closed_form
-from fuse2c.wcet.compiled import Step
+from fuse2c.wcet.compiled import Step, edge_of
 from fuse2c.wcet.decode import LOST, Instruction
-from fuse2c.wcet.machine import LONGEST_LOOSE, LOOSE, MOST_BLOCKS, RETURN, Again, Facts, Machine
+from fuse2c.wcet.endless import HINT, Watch, compared
+from fuse2c.wcet.machine import MOST_BLOCKS, RETURN, Again, Facts
+from fuse2c.wcet.memory import Memory
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
 from fuse2c.wcet.state import State, Summary
 from fuse2c.wcet.switches import goals
-from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Memory, Value, holds, pointer, window
+from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Value, holds, pointer, window
+from fuse2c.wcet.ways import Ways
 
 APART, MOST_APART = 32, 20_000
 """Where merging loses what a bound needs: how many states are kept apart at a place, and the most basic blocks then."""
@@ -27,7 +30,7 @@ LOST_BY_MERGING = ("no bound for the loop", "count that is not known", "address 
 REGISTER_ARGUMENTS, STACK_ARGUMENTS = 4, 16
 
 
-class Engine(Machine):
+class Engine(Ways):
     """Analyses one entry of a program. `codes` holds the functions that were reached."""
 
     @property
@@ -53,7 +56,7 @@ class Engine(Machine):
         refused: Refused | None = None
         while True:
             self.facts, self.stack_low = Facts(), self.top
-            self._heap, self._waiting, self._kept, self._summaries = [], {}, {}, {}
+            self._heap, self._waiting, self._watch, self._summaries = [], {}, Watch(), {}
             try:
                 return self._explore(self._initial(entry, arena, given))
             except Again:
@@ -94,7 +97,8 @@ class Engine(Machine):
                     done.merge(one)
             state = self._next()
         if done is None:
-            raise Refused(f"{self.image.place(self._root)} never returns")
+            raise Refused(f"{self.image.place(self._root)} never returns",
+                          hint="as is said of its loops" if self.given.loops else "")
         self.facts.totals = done.totals
         return done
 
@@ -107,7 +111,7 @@ class Engine(Machine):
                 self._skip(state, step)
             self._execute(state, step)
             after = self._leave(state, step)
-            if not alone or len(after) != 1 or not after[0].frames:
+            if not alone or len(after) != 1 or not after[0].frames or after[0].pc in self.given.loops:
                 return after
             state = after[0]
 
@@ -119,7 +123,8 @@ class Engine(Machine):
         if self.facts.blocks > most:
             raise Refused(f"no end after {most} basic blocks, at {self.image.place(state.pc)}")
         if step.block.ends == LOST:
-            raise Refused(step.block.last.text, hint=step.block.last.kind)
+            place = self.image.place(step.block.start)
+            raise Refused(step.block.last.text, hint=step.block.last.kind or f"if no run gets there, say so: --bound {place}=0")
         try:
             state.flags = step.run(state.registers, state.flags, state.memory)
         except Refused as error:
@@ -159,37 +164,50 @@ class Engine(Machine):
         taken = self._decide(state, step)
         if taken is None:
             join = state.frames[-1].code.join(block.start)
-            if join is not None and self._apart == 1:
-                self._go(state, self._both(state, step, join), join)
+            if join is not None and self._apart == 1 and not self.given.loops:
+                self._both(state, step, join)
+                edge = edge_of(state.frames[-1].code.function, block.start, join)
+                if edge is not None:
+                    self._cross(state, edge, join)
                 return [state]
             other = self._fork(state, step)
             other.cycles += step.taken_cycles
             self._go(other, step, block.successors[0])
             self._go(state, step, block.successors[1])
             return [state, other]
-        self._counted.update(step.leaves)
+        if step.leaves:
+            self._counted.update(step.leaves)
+            self._watch.last[block.start] = compared(block.last, state.registers, state.flags)
         state.cycles += step.taken_cycles if taken else 0
         self._go(state, step, block.successors[0 if taken else 1])
         return [state]
 
     def _possible(self, state: State) -> bool:
-        """Whether a loop has not turned more often than its function's name promises."""
-        turns = state.turns.get(state.pc, 0)
-        limit = self._limit(state.pc) if turns > 1 and state.pc in state.frames[-1].code.function.loops else None
+        """Whether a block may be reached, and a loop has not turned more often, than the user says or its function's name
+        promises."""
+        turns, loops = state.turns.get(state.pc, 0), state.frames[-1].code.function.loops
+        given = state.pc in self.given.loops
+        if given and state.pc not in loops:
+            return self.given.loops[state.pc] > 0
+        limit = self._limit(state.pc) if given or (turns > 1 and state.pc in loops) else None
         if limit is None or turns <= limit:
             return True
-        self.facts.trusted.add(self._name(state))
+        if not given:
+            self.facts.trusted.add(self._name(state))
         return False
 
     def _decide(self, state: State, step: Step) -> bool | None:
         """Whether a branch is taken; None if the state does not tell."""
-        i, registers = step.block.last, state.registers
+        block, i, registers = step.block, step.block.last, state.registers
         if i.name == "b":
             return holds(i.cond, state.flags)
         if i.name in ("le", "letp"):
             count, step_by = registers[LR], 1 if i.name == "le" else registers[LENGTH]
             if count is None or step_by is None:
-                raise Refused(f"the loop of {i} in {self._name(state)} has a count that is not known")
+                if state.frames[-1].code.function.nest[block.start][-1] in self.given.loops:
+                    return None
+                raise Refused(f"the loop of {i} in {self._name(state)} has a count that is not known",
+                              hint=HINT.format(self.image.place(block.taken or 0)))
             registers[LR] = count - step_by if count > step_by else None
             return count > step_by
         value = registers[LR if i.name in ("wls", "wlstp") else i.ops[0].n]            # type: ignore[union-attr]
@@ -197,22 +215,20 @@ class Engine(Machine):
             return None if value is None or window(value) < state.memory.objects else i.name == "cbnz"
         return (value == 0) == (i.name != "cbnz")
 
-    def _both(self, state: State, step: Step, join: int) -> Step:
-        """Take both ways of a branch to the block where they meet, see `regions`; returns a block that leads there."""
+    def _both(self, state: State, step: Step, join: int) -> None:
+        """Take both ways of a branch to the block where they meet, see `regions`; all of them are in the same loops."""
         code, block = state.frames[-1].code, step.block
         self.facts.forks[block.last.address] += 1
         other = state.twin()
         other.cycles += step.taken_cycles
-        last = step
         for one, to in ((other, block.successors[0]), (state, block.successors[1])):
             self._note(block.start, to)
             one.pc = to
             while one.pc != join:
-                last = code.step(one.pc)
-                self._execute(one, last)
-                self._plain(one, last)
+                on = code.step(one.pc)
+                self._execute(one, on)
+                self._plain(one, on)
         state.merge(other)
-        return last
 
     def _plain(self, state: State, step: Step) -> None:
         """Leave a block on a short way, up to the next, or over all ways of a branch within."""
@@ -226,17 +242,6 @@ class Engine(Machine):
         state.cycles += step.taken_cycles if taken else 0
         state.pc = block.successors[0 if taken or len(block.successors) == 1 else 1]
         self._note(block.start, state.pc)
-
-    def _fork(self, state: State, step: Step) -> State:
-        self.facts.forks[step.block.last.address] += 1
-        self._alone = False
-        for header in step.leaves:
-            n = state.loose.get(header, 0)
-            state.loose[header] = n + 1
-            if n > (LONGEST_LOOSE if header in self._counted else LOOSE):
-                raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
-                              hint="end the loop by a counter with a constant limit too")
-        return state.copy()
 
     def _conditional(self, state: State, step: Step) -> list[State]:
         """A return or tail call under a condition."""
@@ -279,8 +284,8 @@ class Engine(Machine):
 
     def _summary(self, entry: int) -> Summary:
         """The worst case of a function on its own, of unknown operands. Refused if it does not keep what it should."""
-        outside = self._heap, self._waiting, self._kept, self._alone, self.stack_low
-        self._heap, self._waiting, self._kept, self.stack_low = [], {}, {}, TOP
+        outside = self._heap, self._waiting, self._watch, self._alone, self.stack_low
+        self._heap, self._waiting, self._watch, self.stack_low = [], {}, Watch(), TOP
         kept = [pointer(r) for r in range(4, 12)]
         memory = Memory(self.image)
         memory.unfollowed = self._follow
@@ -290,7 +295,7 @@ class Engine(Machine):
         if done.registers[4:12] != kept:
             raise Refused(f"{self.image.place(entry)} changes registers that belong to its caller")
         found = Summary(done.instructions, done.cycles, TOP - self.stack_low, done.totals)
-        self._heap, self._waiting, self._kept, self._alone, self.stack_low = outside
+        self._heap, self._waiting, self._watch, self._alone, self.stack_low = outside
         return found
 
     def _transfer(self, state: State, step: Step) -> list[State]:
@@ -313,8 +318,7 @@ class Engine(Machine):
         goal = state.registers[15]
         if block.ends == "invoke":
             if goal is None:
-                raise Refused(f"{block.last} in {self._name(state)} calls through a pointer that is not known",
-                              hint="no function pointers")
+                return self._given_calls(state, step)
             self._call(state, step, goal & ~1)
             return [state]
         if goal is None:
@@ -330,51 +334,3 @@ class Engine(Machine):
         else:
             self._tail(state, step, goal)
         return [state]
-
-    def _all_ways(self, state: State, step: Step) -> list[State]:
-        """A switch on data; anything else through an unknown address is refused."""
-        i, ways = step.block.last, step.block.successors
-        code = state.frames[-1].code
-        if code.function.name in TABLE_HELPERS:
-            return self._helped(state, step)
-        found = goals(code.function, step.block, self._before, self.image)
-        if found is not None:
-            self._know(i.address, found, ways)
-            return self._each(state, step, sorted(found))
-        listed = step.block.from_table()
-        if listed:
-            function = state.frames[-1].code.function
-            cases = set().union(*(function.cases(base) for base in state.memory.indexed if base is not None))
-            self._know(i.address, cases, ways)
-            ways = sorted(cases)
-        if not listed or not ways:
-            raise Refused(f"{i} in {self._name(state)} jumps to an address that is not known",
-                          hint="no function pointers; is the return address overwritten?")
-        return self._each(state, step, ways)
-
-    def _know(self, address: int, goals: set[int], known: list[int]) -> None:
-        """Start anew if the graph lacks one of the ways of a transfer."""
-        if not goals <= set(known):
-            self._extra.setdefault(address, set()).update(goals)
-            raise Again
-
-    def _helped(self, state: State, step: Step) -> list[State]:
-        """One of libgcc's switches returns by a number that is not known: to all cases of its caller's."""
-        ways = self._switched.get(state.frames[-1].call)
-        if ways is None:
-            raise Refused(f"the switch by {self._name(state)} in {state.frames[-2].code.function.name} has cases that are "
-                          "not found")
-        out = []
-        for to in sorted(ways):
-            other = self._fork(state, step)
-            self._return(other, step, to)
-            out.append(other)
-        return out
-
-    def _each(self, state: State, step: Step, ways: list[int]) -> list[State]:
-        out = []
-        for to in ways:
-            other = self._fork(state, step)
-            self._go(other, step, to)
-            out.append(other)
-        return out

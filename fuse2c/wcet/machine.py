@@ -10,15 +10,16 @@ from fuse2c.wcet.cfg import Function
 from fuse2c.wcet.compiled import Code, Edge, Run, Step, edge_of
 from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.decode import Decoder
+from fuse2c.wcet.endless import Watch
+from fuse2c.wcet.given import NOTHING, Given
 from fuse2c.wcet.image import Image
 from fuse2c.wcet.operands import SP
 from fuse2c.wcet.state import Frame, State, Summary
-from fuse2c.wcet.values import TOP, Flags, Value, inside
+from fuse2c.wcet.values import TOP, Value, inside
 
 RETURN = 0xFFFFFFFE             # where the analysed function returns to
-LOOSE, LONGEST_LOOSE = 1 << 10, 1 << 17      # turns of a loop that data may end: where nothing else does, and at most
+LOOSE = 1 << 10                 # turns of a loop that data may end, where nothing else does
 MOST_BLOCKS = 100_000_000
-FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, and at every turn
 HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 
 
@@ -61,10 +62,10 @@ class Facts:
 
 class Machine:
     """The functions of a program as they are reached, and the facts found so far. `pointers`: the entry's arguments point
-    to objects; otherwise they may also be numbers."""
+    to objects; otherwise they may also be numbers. `given`: what the user says of loops and calls."""
 
-    def __init__(self, image: Image, costs: Costs, pointers: bool = False) -> None:
-        self.image, self.costs, self.pointers = image, costs, pointers
+    def __init__(self, image: Image, costs: Costs, pointers: bool = False, given: Given = NOTHING) -> None:
+        self.image, self.costs, self.pointers, self.given = image, costs, pointers, given
         self.decoder = Decoder(image, costs.core)
         self.codes: dict[int, Code] = {}
         self.facts = Facts()
@@ -73,7 +74,7 @@ class Machine:
         self._root = 0
         self._pointing: dict[int, set[int]] = {}
         self._alone = True              # no other state waits
-        self._kept: dict[int, tuple[list, Flags, tuple[dict, dict]]] = {}
+        self._watch = Watch()
         self._compiled: dict[str, Run] = {}
         self._demanded: set[int] = set()
         self._extra: dict[int, set[int]] = {}
@@ -163,43 +164,32 @@ class Machine:
         if edge.aside and not self._alone and not self._name(state).startswith(COMPILER_RUNTIME):
             raise Refused(f"the loop at {self.image.place(to)} is entered at several places (it is irreducible), and data "
                           "decides where", hint="no goto into a loop")
+        function = state.frames[-1].code.function
         for header in edge.entered:
             state.turns[header] = 0
             state.loose.pop(header, None)
-            self._kept.pop(header, None)
+            if header not in self.given.loops:
+                self._watch.enter(function, header)
         if edge.turn:
             self._turn(state, to, 1)
-            if state.turns[to] >= FEW:
-                self._progress(state, to, state.turns[to])
+            if self._apart == 1 and self._limit(to) is None:        # else states of several ways take turns
+                self._watch.turn(function, to, state.turns[to], state)
 
     def _turn(self, state: State, header: int, n: int) -> None:
         turns = state.turns[header] + n
         state.turns[header] = turns
         state.totals[header] = state.totals.get(header, 0) + n
-        if turns > self.facts.bounds.get(header, 0):
+        if turns > self.facts.bounds.get(header, 0) and turns <= self.given.loops.get(header, turns):
             self.facts.bounds[header] = turns
 
     def _limit(self, header: int) -> int | None:
-        """The most turns of a loop that data ends, where the function's name tells it."""
+        """The most turns of a loop that data ends, where the user or the function's name tells it."""
+        if header in self.given.loops:
+            return self.given.loops[header]
         if header not in self._limits:
             name = self.image.place(self.image.extent(header)[0])
             self._limits[header] = next((n for start, n in ARITHMETIC if name.startswith(start)), None)
         return self._limits[header]
-
-    def _progress(self, state: State, header: int, turns: int) -> None:
-        """Refuse a loop in which nothing that is known changes: it could turn for ever. The state is kept at powers of
-        two and compared a turn later, and at every turn of long loops (Brent)."""
-        if self._apart > 1:             # states of several ways take turns
-            return
-        kept = self._kept.get(header)
-        if kept is not None and (turns > LONG or turns & (turns - 1) == 1) and kept[0] == state.registers[:15] \
-                and kept[1] == state.flags and kept[2] == (state.memory.words, state.memory.bytes):
-            if self._limit(header) is not None:
-                return
-            raise Refused(f"no bound for the loop at {self.image.place(header)}: no number that is known ends it",
-                          hint="end the loop by a counter with a constant limit too")
-        if turns & (turns - 1) == 0:
-            self._kept[header] = (state.registers[:15], state.flags, (dict(state.memory.words), dict(state.memory.bytes)))
 
     def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],
                owners: tuple[tuple[int, int, int], ...] = (), called_with: int | None = None) -> None:
@@ -217,7 +207,7 @@ class Machine:
         self._callable(state, entry, "it is called again in {}")
         frame = state.frames[-1]
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
-        prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
+        prefix = (*frame.prefix, *self._position(frame.code.function, step.block.start, state), entry)
         self._enter(state, entry, step.block.last.end, step.block.start, prefix)
 
     def _callable(self, state: State, entry: int, again: str) -> None:
@@ -231,7 +221,7 @@ class Machine:
         self._callable(state, entry, "{} jumps to it")
         frame = state.frames[-1]
         self.facts.calls.setdefault(step.block.start, set()).add(entry)
-        prefix = frame.prefix + self._position(frame.code.function, step.block.start, state)
+        prefix = (*frame.prefix, *self._position(frame.code.function, step.block.start, state), entry)
         state.frames.pop()
         self._enter(state, entry, frame.back, frame.call, prefix, frame.owners, frame.sp)
 

@@ -116,6 +116,8 @@ def _at_end(function: Function, block: Block, live: dict[int, frozenset[int]], r
         return kept | (frozenset() if computes(name) else ARGUMENTS) | {LR, SP}
     if block.ends == "indirect":
         after |= {SP} if root else KEPT | {0, 1}
+        if block.last.name == "bx" and block.last.ops[0] != Reg(LR):        # a tail call through a pointer
+            after |= ARGUMENTS | {LR}
     if block.ends == "tail":
         after |= ARGUMENTS | KEPT | {LR}
     return after | _decides(block.last) if block.ends == "branch" or block.conditional else after
