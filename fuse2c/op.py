@@ -205,7 +205,8 @@ class Spec:
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
-    paired: bool = False                    # row 2 j is computed together with row 2 j + 1, which then takes no time
+    together: int = 1                       # so many rows are computed with the first of them; the others then take no time
+    adjoining: bool = False                 # and they follow each other in memory: those written, and those read row for row
     along: int | None = None                # axis of those rows, where it is not the outermost of the output in memory
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them

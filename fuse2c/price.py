@@ -238,7 +238,7 @@ def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
     """What a price list multiplies, by COUNTS, of one inference; `tile_of`: how many pixels share a pass over the weights."""
     g, spec, names = plan.graph, step.spec, step.spec.constants
     outputs = sum(g.type(t).count for t in step.node.outputs if t)
-    rows = spec.images * spec.rows
+    rows = spec.images * (1 if spec.flags.get("series") else spec.rows)     # a series is a row
     columns = names.get("OUT_W", 1)
     depth = names.get("DEPTH", step.work.macs / max(outputs, 1))
     runs = spec.flags.get("runs")       # where the kernel says how it tiles a row

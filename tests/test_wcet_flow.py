@@ -188,7 +188,8 @@ def test_switches_that_several_ways_lead_to(text: str, limit: str, none: str, co
 @pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4"])
 def test_stack_protectors(core: str, tmp_path: Path) -> None:
     """The word that they compare is one number; a store that may be into the frame does not change its copy."""
-    (tmp_path / "f.c").write_text("void g(int *a, int **to) { *to = a; **to = 5; }\nint *seen;\nint f(const int *x) {\n"
+    (tmp_path / "f.c").write_text("void g(int *a, int *volatile *to) { *to = a; **to = 5; }\nint *volatile seen;\n"
+                                  "int f(const int *x) {\n"
                                   "int a[9]; g(a, &seen); for (int k = 0; k < 9; ++k) { a[k] = x[k]; } return a[x[0] & 7]; }\n"
                                   "void __stack_chk_fail(void) { for (;;) { } }\nunsigned __stack_chk_guard = 77;\n")
     elf = tmp_path / "f.elf"

@@ -36,9 +36,8 @@ def fp_spec(c: Call, core: ModuleType) -> Spec:
     flags = core.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
     spec = base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
                      core.tables(flat, bias, found), own, strips=strips, **flags)
-    tiles = [(range(r.first, r.end, r.size), strips[r.key].groups, strips[r.key].width) for r in found]
-    return replace(spec, effort=core.effort(flags, names["OUT_H"]) | {
-        "unpack": 0 if is_pointwise(c) == "" else windowing.gathered(c, tiles, bool(in_place))})
+    gathered = windowing.gathered(names, windowing.rows_inside(c), dsp.widths({**spec.flags}), bool(in_place))
+    return replace(spec, effort=core.effort(flags, names["OUT_H"]) | {"unpack": 0 if is_pointwise(c) == "" else gathered})
 
 
 def is_depthwise_fp(c: Call) -> str:

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from fuse2c.kernels import dsp, dsp_depthwise, dsp_stream, dsp_widen, fields, tiling, windowing
+from fuse2c.ir.types import TensorType
+from fuse2c.kernels import dsp, dsp_depthwise, dsp_series, dsp_stream, dsp_widen, fields, tiling, windowing
 from fuse2c.kernels.conv import (
     base_spec,
     is_depthwise,
@@ -19,6 +21,7 @@ from fuse2c.op import Call, Spec
 
 BORDER = 4              # tiles that may see padding, each of them otherwise, where there are gaps between taps
 LEAST = 3               # channels of a group, from which on tiles are worth it
+WORD = 4                # bytes that are copied at once
 
 
 def is_depthwise_rows(c: Call) -> str:
@@ -111,20 +114,27 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         flat, bias = matrix(c)
         x, y = c.type(0), c.y[0]
         names = windowing.constants(c, c.attrs.window)
-        groups = c.attrs.group
-        seg = dsp_widen.Widened(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], x.shape[1])
-        found = dsp.runs(names["OUT_W"], pixels)
+        groups, series, reach = c.attrs.group, is_series(c, names), 0
+        if series:
+            names = dsp_series.turned(names)
+            found = dsp_series.runs(names["OUT_W"], pixels)
+            reach = 0 if x.shape[1] // groups % WORD else dsp_series.reach(names, pixels)
+        else:
+            found = dsp.runs(names["OUT_W"], pixels)
+        seg = dsp_widen.Widened(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], reach, x.shape[1])
         end = dsp.finish(c, requant(c, flat, c.constant(2)))
-        tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups)
-        own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
-        own = {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1]} | own
-        tiles = [(range(r.first, r.end, r.size), s.groups, s.width) for r in found for s in [flags["strips"][r.key]]]
-        alone = is_pointwise(c) == ""
-        effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups,
-                            0 if alone else windowing.gathered(c, tiles, bool(own["ADJACENT"])))
+        tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups, series)
+        own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
+        own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1],
+                        "WHOLE": seg.channels // WORD * WORD}
+        there = 1 if series else windowing.rows_inside(c)
+        gathered = windowing.gathered(names, there, dsp.widths(flags), bool(own["ADJACENT"])) if edge else 0
+        effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups, gathered)
         own |= flags.pop("own")
-        return replace(base_spec(c, 4 * words + edge, tables, own, **flags), finish=end.scalar, channel=end.channel,
+        body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
+        made = replace(base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels)),
                        effort=effort)
+        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel)
     return spec
 
 
@@ -137,9 +147,9 @@ def fields_spec(pixels: int, core: fields.Core) -> Callable[[Call], Spec]:
         seg = fields.Together(x.shape[1], names["K_W"], names["STRIDE_W"], names["DIL_W"])
         found = dsp.runs(names["OUT_W"], pixels)
         tables, words, flags = fields.flags(x, flat, seg, found, (names["Y_SC"], names["Y_SW"]), core)
-        own, edge = strips(c, names, seg.loose, words, flags["strips"][found[0].key])
+        own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
         own = {"GROUP_C": x.shape[1], "GROUP_OUT": y.shape[1], "DEPTH": flat.shape[1]} | own
-        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, grouped=False, **flags)
+        return base_spec(c, 4 * words + edge, tables | {"b": bias}, own, grouped=False, by_words=False, **flags)
     return spec
 
 
@@ -159,11 +169,23 @@ def is_alone(c: Call) -> str:
     return fields.alone(windowing.plane(c.y[0].shape[2:], 1)[1], c.type(0).shape[1])
 
 
-def strips(c: Call, names: dict[str, int], loose: bool, words: int,
+def is_series(c: Call, names: dict[str, int]) -> bool:
+    """A series; pixels that are read in place follow each other there."""
+    return dsp_series.is_series(names) and (is_pointwise(c) != "" or names["STRIDE_H"] * c.type(0).shape[1] == names["X_SH"])
+
+
+def copied(x: TensorType, channels: int) -> dict[str, Any]:
+    """How the channels of a column are copied: as words, the last of which overlaps where there would be a rest."""
+    return {"by_words": x.strides[1] == 1 and channels >= WORD, "overlapped": channels % WORD > 0}
+
+
+def strips(c: Call, names: dict[str, int], seg: dsp_widen.Widened | fields.Together, words: int,
            widest: dsp_widen.Strip | fields.Strip) -> tuple[dict[str, int], int]:
     """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
     x = c.type(0)
-    in_line = not loose and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-    own = {"FILL": c.quant(0).zero[0], "ADJACENT": int(in_line), "GROUP_STEP": names["STRIDE_W"],
-           "COLUMN_STEP": names["DIL_W"] if loose else 1, "EDGE": words}
+    in_line = not seg.loose and not seg.reach and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
+    zero = c.quant(0).zero[0]
+    own = {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0]),
+           "ADJACENT": int(in_line), "GROUP_STEP": names["DIL_W" if seg.reach else "STRIDE_W"],
+           "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
     return own, 0 if is_pointwise(c) == "" else widest.groups * widest.width * x.shape[1]

@@ -26,7 +26,7 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         effort = dsp.effort(flags, 1) if tile else {}
         names = pixels(rows, depth, columns) | flags.pop("own")
         return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, effort=effort,
-                    scratch=4 * words, flags=flags | {"rowwise": True})
+                    scratch=4 * words, flags=flags | {"rowwise": True, "body": dsp.IN_PLACE})
     return spec
 
 

@@ -28,6 +28,7 @@ TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smal
 DENSE = 8               # outputs of a tile that widens on the way
 LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/10 slower, without scratch
 USUAL, HALF = 8, 4      # steps of one trip of the inner loop
+IN_PLACE, STRIPS = "parts/strips_pointwise.c.j2", "parts/strips.c.j2"      # bodies of the kernel: how tiles find their pixels
 UPPER = 8               # bits by which the sums of odd outputs are shifted, as they are collected
 
 
@@ -212,17 +213,18 @@ def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) 
     return Tile(range(pixels), ((Behind(0, outputs, size, behind, "Y_SC" if y[0] != 1 else str(size)), lanes),))
 
 
-def passes(outputs: int, channels: int, grouped: bool, counted: bool) -> tuple[Pass, ...]:
+def passes(outputs: int, channels: int, grouped: bool, counted: bool, series: bool) -> tuple[Pass, ...]:
     """The calls of a tile: for all pairs of outputs, and where their number is odd, once more for the last two.
 
-    channels: distance of neighbouring ones of the result; counted: the finishing function is told the number of a channel.
+    channels: distance of neighbouring ones of the result; counted: the finishing function is told the number of a channel;
+    series: rows start at the tile.
     """
     made = []
     for last in range(1 + (outputs % 2 and outputs > 1)):
         stream = " + ".join(["group * STREAM"] * grouped + ["PAIRS * PAIR"] * last) or "0"
-        places = ["ox * Y_SW", *["group * GROUP_OUT * Y_SC"] * grouped]
+        places = [*["ox * Y_SW"] * (not series), *["group * GROUP_OUT * Y_SC"] * grouped]
         places += ["GROUP_OUT - 2" if channels == 1 else "(GROUP_OUT - 2) * Y_SC"] * last
-        at = places[0] if len(places) == 1 else " + ".join(f"({place})" for place in places)
+        at = (places or ["0"])[0] if len(places) < 2 else " + ".join(f"({place})" for place in places)
         made.append(Pass(f"&{{w}}[{stream}], {1 if last else 'PAIRS'}, ",
                          f"{'GROUP_OUT - 2' if last else '0'}, {at}" if counted else at))
     return tuple(made)
@@ -251,7 +253,8 @@ def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: 
 
 
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: tuple[Run, ...],
-          y: tuple[int, int], end: Finish, groups: int = 1) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+          y: tuple[int, int], end: Finish, groups: int = 1, series: bool = False,
+          ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
 
     w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.
@@ -270,7 +273,7 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: t
     strips = {r.key: seg.strip(r.size) for r in found}
     uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
     counted = end.multipliers is None and not end.single
-    calls, pairs = passes(outputs, y[0], groups > 1, counted), max(outputs // 2, 1)
+    calls, pairs = passes(outputs, y[0], groups > 1, counted, series), max(outputs // 2, 1)
     return {"w": packed}, words * found[0].size, {
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
         "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
@@ -281,6 +284,12 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: t
                 "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
                 "STREAM": len(packed) // groups},
         **({"upper": end.upper} if uppers else {})}
+
+
+def widths(flags: dict[str, Any]) -> list[tuple[range, int, int]]:
+    """The columns at which tiles begin, and their strips: so many times so many columns."""
+    strips = ((r, flags["strips"][r.key]) for r in flags["runs"])
+    return [(range(r.first, r.end, r.size), s.groups, s.width) for r, s in strips]
 
 
 def effort(flags: dict[str, Any], rows: int, lines: int = 1, groups: int = 1, gathered: int = 0) -> dict[str, int]:

@@ -19,12 +19,16 @@ LONGEST = 2 ** 16       # strides and dilations whose products with positions st
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The elements under a row of the window, for pixels side by side."""
+    """The elements under a row of the window, for pixels side by side.
+
+    reach: so many columns for each tap are gathered side by side, where the gaps between taps are wider; 0: gaps are read over.
+    """
 
     channels: int
     taps: int = 1
     stride: int = 1
     dilation: int = 1
+    reach: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +137,18 @@ def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> i
     return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))
 
 
-def gathered(c: Call, tiles: Iterable[tuple[range, int, int]], in_line: bool) -> int:
+def rows_inside(c: Call) -> int:
+    """Rows of all windows down an image that are no padding."""
+    size = c.type(0).shape[2:]
+    return int(inside(c.attrs.window, size, 0, positions=plane(c.y[0].shape[2:], 1)[0]).sum())
+
+
+def gathered(names: Mapping[str, int], there: int, tiles: Iterable[tuple[range, int, int]], in_line: bool) -> int:
     """Elements of an image that are brought together for tiles: those of strips that see padding, or all that lie not in line.
 
-    tiles: the columns at which tiles of a size begin, and their strip of each row: so many times so many columns.
+    names: the constants of the window; there: see `rows_inside`; tiles: the columns at which tiles of a size begin, and their strip of each row: so many times so many columns.
     """
-    w, size, names = c.attrs.window, c.type(0).shape[2:], constants(c, c.attrs.window)
-    there, found = int(inside(w, size, 0, positions=names["OUT_H"]).sum()), 0
+    found = 0
     for columns, times, width in tiles:
         lefts = [ox * names["STRIDE_W"] - names["PAD_LEFT"] for ox in columns]
         whole = sum(0 <= left <= names["IN_W"] - width for left in lefts) if in_line else 0

@@ -185,7 +185,7 @@ def greater(dtype: DType) -> str:
     """C text of the maximum with v."""
     if dtype.is_float or dtype.range[1] > DType.I16.range[1]:
         return f"{less(dtype)} ? v : acc"
-    return f"({CTYPE[dtype]})f2c_max_s32(acc, v)"
+    return f"({CTYPE[dtype]})f2c_max_s16(acc, v)"
 
 
 def least_value(dtype: DType) -> str:

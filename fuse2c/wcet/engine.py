@@ -111,7 +111,8 @@ class Engine(Ways):
                 self._skip(state, step)
             self._execute(state, step)
             after = self._leave(state, step)
-            if not alone or len(after) != 1 or not after[0].frames or after[0].pc in self.given.loops:
+            if not alone or len(after) != 1 or not after[0].frames or self._limits.get(after[0].pc) is not None \
+                    or after[0].pc in self.given.loops:
                 return after
             state = after[0]
 
@@ -185,12 +186,10 @@ class Engine(Ways):
     def _possible(self, state: State) -> bool:
         """Whether a block may be reached, and a loop has not turned more often, than the user says or its function's name
         promises."""
-        turns, loops = state.turns.get(state.pc, 0), state.frames[-1].code.function.loops
         given = state.pc in self.given.loops
-        if given and state.pc not in loops:
-            return self.given.loops[state.pc] > 0
-        limit = self._limit(state.pc) if given or (turns > 1 and state.pc in loops) else None
-        if limit is None or turns <= limit:
+        if state.pc not in state.frames[-1].code.function.loops:
+            return not given or self.given.loops[state.pc] > 0
+        if not self._over(state, state.pc):
             return True
         if not given:
             self.facts.trusted.add(self._name(state))
