@@ -132,9 +132,9 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups, gathered)
         own |= flags.pop("own")
         body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
-        made = replace(base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels)),
+        made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
+        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel,
                        effort=effort)
-        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel)
     return spec
 
 

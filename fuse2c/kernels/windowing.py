@@ -146,7 +146,8 @@ def rows_inside(c: Call) -> int:
 def gathered(names: Mapping[str, int], there: int, tiles: Iterable[tuple[range, int, int]], in_line: bool) -> int:
     """Elements of an image that are brought together for tiles: those of strips that see padding, or all that lie not in line.
 
-    names: the constants of the window; there: see `rows_inside`; tiles: the columns at which tiles of a size begin, and their strip of each row: so many times so many columns.
+    names: the constants of the window; there: see `rows_inside`; tiles: the columns at which tiles of a size begin, and their
+    strip of each row: so many times so many columns.
     """
     found = 0
     for columns, times, width in tiles:
