@@ -12,7 +12,7 @@ from draws import DRAW, layer
 from graphs import Builder, assert_c_is_reference, compile, kernels
 from hypothesis import given
 from hypothesis import strategies as st
-from test_dsp import M4, SPECIAL, stored
+from test_dsp import M4, SPECIAL, m4, stored
 
 from fuse2c import toolchain
 from fuse2c.bench import bench, worst_case
@@ -104,3 +104,25 @@ def test_on_the_board(target: str, tmp_path: Path) -> None:
     if found.instructions is not None:
         worst = worst_case(compiled.plan)
         assert worst.branches == () and abs(worst.instructions - found.instructions) <= TICK
+
+
+def test_drawn_groups_of_few_channels(tmp_path: Path) -> None:
+    """The rows of all channels of a group are those of one window."""
+    seen = set()
+
+    @DRAW
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        b = Builder(seed=data.draw(st.integers(0, 99)))
+        for _ in range(3):
+            one = data.draw(layer([2, 3], False, dilate=data.draw(st.booleans())))
+            groups, more = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 3))
+            per = data.draw(st.sampled_from([2, 3, 5]))
+            replace(one, x=(1, groups * per, *one.x[2:]), w=(groups * more, per, *one.w[2:]),
+                    attrs={**one.attrs, "group": groups}).conv(data.draw(stored()), b)
+        compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
+        assert set(kernels(compiled)) <= {"depthwise_dsp", "conv"}      # a window in padding alone is for the latter
+        seen.update(kernels(compiled))
+        assert_c_is_reference(compiled)
+    run()
+    assert "depthwise_dsp" in seen

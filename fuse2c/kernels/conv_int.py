@@ -21,13 +21,27 @@ from fuse2c.op import Call, Spec
 
 BORDER = 4              # tiles that may see padding, each of them otherwise, where there are gaps between taps
 LEAST = 3               # channels of a group, from which on tiles are worth it
+MOST_ROWS = 64          # of a window, of all channels of its group: pointers on the stack
 WORD = 4                # bytes that are copied at once
 
 
 def is_depthwise_rows(c: Call) -> str:
     """Windows along a row, in few tiles that see padding; weights that fit into bytes."""
-    if why := is_tiled(c) or is_depthwise(c):
+    return is_tiled(c) or is_depthwise(c) or _is_along_rows(c)
+
+
+def is_few_rows(c: Call) -> str:
+    """The same of groups of several channels: rows of a window are then those of all of them."""
+    if why := is_tiled(c) or ("one group, or one channel each" if c.attrs.group in (1, c.type(0).shape[1]) else ""):
         return why
+    if not is_grouped_dsp(c):
+        return "the matrix core takes it"
+    many = c.type(1).shape[1] * windowing.plane(c.attrs.window.kernel, 1)[0] > MOST_ROWS
+    return "windows of very many rows" if many else _is_along_rows(c)
+
+
+def _is_along_rows(c: Call) -> str:
+    """Why tiles of a row are no way to compute a layer; empty if they are."""
     w = c.attrs.window
     if len(w.kernel) < 2 or (w.kernel[1] == c.y[0].shape[3] == c.type(0).strides[1] == 1):
         return "one column of channels that are adjacent in memory"
@@ -82,29 +96,32 @@ def depthwise_spec(c: Call, names: dict[str, int], rows: dsp_depthwise.Rows, siz
     """Rows of the window that are padding are in the accumulator's start, or read like others from a table of zero points."""
     flat, bias = matrix(c)
     zero, end = c.quant(0).zero[0], dsp.finish(c, requant(c, flat, c.constant(2)))
-    height, taps, several = names["K_H"], names["K_W"], names["OUT_C"] // names["IN_C"]
-    unrolled = height <= dsp_depthwise.UNROLLED
+    per, taps, several = c.type(1).shape[1], names["K_W"], names["OUT_C"] // c.attrs.group
+    height = names["K_H"] * per
+    unrolled = per == 1 and height <= dsp_depthwise.UNROLLED
     flowing = dsp_stream.stream(names, rows, end.channel) if unrolled and dsp.alone(c) else None
     found, tiles = dsp_depthwise.spans(names, rows, zero, end.channel, sizes)
-    tables = {"w": dsp_depthwise.pack(flat.reshape(-1, height, taps), rows, bias, end.multipliers)}
+    weights = np.moveaxis(flat.reshape(-1, names["K_H"], taps, per), 3, 2).reshape(-1, height, taps)
+    tables = {"w": dsp_depthwise.pack(weights, rows, bias, end.multipliers)}
     inside = windowing.inside(c.attrs.window, c.type(0).shape[2:], 0, positions=names["OUT_H"])
-    padding, forms = dsp_depthwise.padding(rows), dsp_depthwise.forms(height, not inside.all(), rows.planar, several > 1)
+    padding, forms = dsp_depthwise.padding(rows), dsp_depthwise.forms(unrolled, not inside.all(), rows.planar, several, per)
     masked = any(f.masked for f in forms)
     if masked:
         tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
     flags = {"spans": found, "tile": tiles, "taps": dsp_depthwise.taps(rows, padding), "padding": padding,
              "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
              "masked": masked, "ranged": any(f.ranged for f in forms),
-             "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)"}
+             "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)",
+             "under": "K_H * GROUP_C" if per > 1 else "K_H", "each": " * GROUP_C" if per > 1 else ""}
     own = {"BLOCK": 1 + height * rows.words + (end.multipliers is not None), "FILLS": rows.fill(zero),
            "MIDDLE": flowing[0].middle if flowing else dsp_depthwise.middle(found).end}
-    own |= {"MULT": several} if several > 1 else {}
+    own |= ({"MULT": several} if several > 1 else {}) | ({"GROUP_C": per} if per > 1 else {})
     if flowing is not None:
         flags |= {"cores": "parts/dsp_stream.c.j2", "stream": flowing[0], "tile": flowing[1]}
-    effort = dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], int(inside.sum()))
+    effort = dsp_depthwise.effort(found, len(rows.pairs), height * names["OUT_H"], per * int(inside.sum()))
     spec = replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel,
                    effort={key: n * names["OUT_C"] for key, n in effort.items()})
-    rows_inside = c.type(0).shape[0] * int(inside.sum())
+    rows_inside = c.type(0).shape[0] * per * int(inside.sum())
     return spec if unrolled else replace(spec, macs=rows_inside * taps * names["OUT_W"] * names["OUT_C"])
 
 

@@ -48,6 +48,7 @@ from fuse2c.kernels.conv_int import (
     is_alone,
     is_depthwise_rows,
     is_dsp,
+    is_few_rows,
     is_grouped_dsp,
     is_pointwise_dsp,
 )
@@ -266,6 +267,7 @@ OP = Op(
           for n in dsp.TILES),
         _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=dsp.NEEDS, offer="flash"),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=dsp.NEEDS) for n in dsp.TILES),
+        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_few_rows, needs=dsp.NEEDS, planar=True),
         *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))
