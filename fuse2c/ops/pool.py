@@ -341,6 +341,8 @@ OPS = (
        kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=mve.NEEDS, strided=True),
                 Kernel("max_pool_dsp", lambda c: pool_dsp.maximum(c, max_spec(c)), needs=dsp.NEEDS, strided=True,
                        when=lambda c: flat(c) or pool_dsp.is_max(c)),
+                Kernel("max_pool_reals", max_spec, when=lambda c: flat(c) or pool_reals.is_max(c), needs=pool_reals.NEEDS,
+                       strided=True),
                 Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),
