@@ -145,10 +145,14 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
         own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1],
                         "WHOLE": seg.channels // WORD * WORD}
+        there = 1 if series else windowing.rows_inside(c)
+        gathered = windowing.gathered(names, there, dsp.widths(flags), bool(own["ADJACENT"])) if edge else 0
+        effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups, gathered)
         own |= flags.pop("own")
         body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
         made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
-        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel)
+        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel,
+                       effort=effort)
     return spec
 
 

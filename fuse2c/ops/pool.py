@@ -161,9 +161,19 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), windowing.constants(c, c.attrs.window)
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=windowing.row_window(c), along=windowing.scattered(c),
+                window=windowing.row_window(c), along=windowing.scattered(c), effort=effort(c),
                 flags={"whole": windowing.whole(c, c.attrs.window), "least": least_value(x.dtype), "step": greater(x.dtype),
                        "store": store})
+
+
+def effort(c: Call) -> dict[str, int]:
+    """Elements, those of them that are reals, windows, rows of them, and pixels of an image, what is padding left out."""
+    x, y, window = c.type(0), c.y[0], c.attrs.window
+    channels, across = y.shape[1], prod(y.shape[3:])
+    taps = channels * windowing.taps(window, y.shape[2:], x.shape[2:])
+    down = int(windowing.inside(window, x.shape[2:], 0, positions=y.shape[2]).sum())
+    return {"load": taps, "multiply": taps * x.dtype.is_float, "line": channels * across * down,
+            "tile": channels * across * y.shape[2], "unpack": across * y.shape[2]}
 
 
 def less(dtype: DType) -> str:
@@ -331,6 +341,8 @@ OPS = (
        kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=mve.NEEDS, strided=True),
                 Kernel("max_pool_dsp", lambda c: pool_dsp.maximum(c, max_spec(c)), needs=dsp.NEEDS, strided=True,
                        when=lambda c: flat(c) or pool_dsp.is_max(c)),
+                Kernel("max_pool_reals", max_spec, when=lambda c: flat(c) or pool_reals.is_max(c), needs=pool_reals.NEEDS,
+                       strided=True),
                 Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),
