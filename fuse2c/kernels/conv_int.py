@@ -108,7 +108,8 @@ def depthwise_spec(c: Call, names: dict[str, int], rows: dsp_depthwise.Rows, siz
     masked = any(f.masked for f in forms)
     if masked:
         tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
-    flags = {"spans": found, "tile": tiles, "taps": dsp_depthwise.taps(rows, padding), "padding": padding,
+    forms = tuple(replace(f, spans=found) for f in forms)
+    flags = {"tile": tiles, "body": "parts/depthwise_rows.c.j2", "taps": dsp_depthwise.taps(rows, padding), "padding": padding,
              "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
              "masked": masked, "ranged": any(f.ranged for f in forms),
              "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)",
@@ -144,10 +145,14 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
         own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1],
                         "WHOLE": seg.channels // WORD * WORD}
+        there = 1 if series else windowing.rows_inside(c)
+        gathered = windowing.gathered(names, there, dsp.widths(flags), bool(own["ADJACENT"])) if edge else 0
+        effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups, gathered)
         own |= flags.pop("own")
         body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
         made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
-        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel)
+        return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel,
+                       effort=effort)
     return spec
 
 
@@ -192,13 +197,17 @@ def copied(x: TensorType, channels: int) -> dict[str, Any]:
     return {"by_words": x.strides[1] == 1 and channels >= WORD, "overlapped": channels % WORD > 0}
 
 
+def fills(x: TensorType, zero: int) -> dict[str, int]:
+    """The constants of padding: an element, and a word of them."""
+    return {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0])}
+
+
 def strips(c: Call, names: dict[str, int], seg: dsp_widen.Widened | fields.Together, words: int,
            widest: dsp_widen.Strip | fields.Strip) -> tuple[dict[str, int], int]:
     """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
     x = c.type(0)
     in_line = not seg.loose and not seg.reach and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-    zero = c.quant(0).zero[0]
-    own = {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0]),
+    own = {**fills(x, c.quant(0).zero[0]),
            "ADJACENT": int(in_line), "GROUP_STEP": names["DIL_W" if seg.reach else "STRIDE_W"],
            "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
     return own, 0 if is_pointwise(c) == "" else widest.groups * widest.width * x.shape[1]

@@ -5,7 +5,7 @@ row by row along time.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -154,6 +154,26 @@ def bounds(c: Call, window: Window) -> tuple[Bounds, ...]:
 def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> int:
     """Elements in all windows of one channel; what lies in the padding does not count."""
     return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))
+
+
+def rows_inside(c: Call) -> int:
+    """Rows of all windows down an image that are no padding."""
+    size = c.type(0).shape[2:]
+    return int(inside(c.attrs.window, size, 0, positions=plane(c.y[0].shape[2:], 1)[0]).sum())
+
+
+def gathered(names: Mapping[str, int], there: int, tiles: Iterable[tuple[range, int, int]], in_line: bool) -> int:
+    """Elements of an image that are brought together for tiles: those of strips that see padding, or all that lie not in line.
+
+    names: the constants of the window; there: see `rows_inside`; tiles: the columns at which tiles of a size begin, and their
+    strip of each row: so many times so many columns.
+    """
+    found = 0
+    for columns, times, width in tiles:
+        lefts = [ox * names["STRIDE_W"] - names["PAD_LEFT"] for ox in columns]
+        whole = sum(0 <= left <= names["IN_W"] - width for left in lefts) if in_line else 0
+        found += (names["OUT_H"] * names["K_H"] * len(lefts) - there * whole) * times * width
+    return found * names["IN_C"]
 
 
 def scattered(c: Call) -> int | None:

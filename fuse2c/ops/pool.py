@@ -161,14 +161,23 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), windowing.constants(c, c.attrs.window)
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=windowing.row_window(c), along=windowing.scattered(c),
-                flags={**inner_bounds(c), "least": least_value(x.dtype), "step": greater(x.dtype),
-                       "store": store})
+                window=windowing.row_window(c), along=windowing.scattered(c), effort=effort(c),
+                flags={**inner_bounds(c), "least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
 
 
 def inner_bounds(c: Call) -> dict[str, Any]:
     """The bounds of the loops over a window, and whether all windows have them."""
     return {"whole": windowing.whole(c, c.attrs.window), "bounds": windowing.bounds(c, c.attrs.window)}
+
+
+def effort(c: Call) -> dict[str, int]:
+    """Elements, those of them that are reals, windows, rows of them, and pixels of an image, what is padding left out."""
+    x, y, window = c.type(0), c.y[0], c.attrs.window
+    channels, across = y.shape[1], prod(y.shape[3:])
+    taps = channels * windowing.taps(window, y.shape[2:], x.shape[2:])
+    down = int(windowing.inside(window, x.shape[2:], 0, positions=y.shape[2]).sum())
+    return {"load": taps, "multiply": taps * x.dtype.is_float, "line": channels * across * down,
+            "tile": channels * across * y.shape[2], "unpack": across * y.shape[2]}
 
 
 def less(dtype: DType) -> str:

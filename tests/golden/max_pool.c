@@ -19,7 +19,6 @@ static F2C_INLINE void digits_fp32_4_maxpool(const float *restrict x, float *res
         for (int32_t ox = 0; ox < OUT_W; ++ox) {
             const int32_t left = (ox * STRIDE_W) - PAD_LEFT, kx_first = 0, kx_end = K_W;
             const int32_t at = ox * Y_SW;
-
             for (int32_t c = 0; c < OUT_C; ++c) {
                 float acc = -F2C_INFINITY;
                 for (int32_t ky = ky_first; ky < ky_end; ++ky) {
