@@ -30,7 +30,7 @@ def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool) -> cases.Layer:
     before, behind = (draw(st.integers(0, kernel - 1)) for _ in range(2))
     length = max(draw(st.integers(2, 23)), (kernel - 1) * gap + 1 - before - behind)
     groups = draw(st.integers(2, 13)) if depthwise else draw(st.sampled_from([1, 1, 2]))
-    channels = groups * (1 if depthwise else draw(st.integers(1, 13)) if groups == 1 else draw(st.sampled_from([4, 8])))
+    channels = groups * (1 if depthwise else draw(st.integers(1, 13)) if groups == 1 else draw(st.sampled_from([3, 4, 5, 8])))
     more = [1] * draw(st.integers(0, 1))
     zeros = [0] * len(more)
     attrs = {"kernel_shape": [kernel, *more], "strides": [stride, *more], "dilations": [gap, *more], "group": groups,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import TensorType
-from fuse2c.kernels import dsp, dsp_depthwise, dsp_series, dsp_stream, dsp_widen, fields, tiling, windowing
+from fuse2c.kernels import dsp, dsp_depthwise, dsp_groups, dsp_series, dsp_stream, dsp_widen, fields, tiling, windowing
 from fuse2c.kernels.conv import (
     base_spec,
     is_depthwise,
@@ -34,7 +34,7 @@ def is_few_rows(c: Call) -> str:
     """The same of groups of several channels: rows of a window are then those of all of them."""
     if why := is_tiled(c) or ("one group, or one channel each" if c.attrs.group in (1, c.type(0).shape[1]) else ""):
         return why
-    if not is_grouped_dsp(c):
+    if _is_worth_tiles(c) and (c.group is None or not is_grouped_dsp(c)):       # None: what is behind it is not known yet
         return "the matrix core takes it"
     many = c.type(1).shape[1] * windowing.plane(c.attrs.window.kernel, 1)[0] > MOST_ROWS
     return "windows of very many rows" if many else _is_along_rows(c)
@@ -68,13 +68,21 @@ def is_grouped_dsp(c: Call) -> str:
     group = c.attrs.group
     if group == 1:
         return is_dsp(c)
-    w, per = c.constant(1), c.type(0).shape[1] // group
+    w = c.constant(1)
     if why := is_tiled(c) or dsp.why_not(tiling.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
         return why
-    if per < LEAST or (per % 4 and windowing.constants(c, c.attrs.window)["K_W"] > 1):
+    if not _is_worth_tiles(c):
         return "groups of few channels"
     end = dsp.finish(c, requant(c, matrix(c)[0], c.constant(2)))
     return "" if end.single or end.multipliers is not None else "grouped, and what finishes an element needs its channel"
+
+
+def _is_worth_tiles(c: Call) -> bool:
+    """Whether groups have channels in fours, are read where they lie, or have enough products for some zeros."""
+    per = c.type(1).shape[1]
+    if per >= LEAST and (per % WORD == 0 or windowing.constants(c, c.attrs.window)["K_W"] == 1):
+        return True
+    return dsp_groups.pays(per, c.type(1).shape[0] // c.attrs.group, c.type(0).shape[1])
 
 
 def is_pointwise_dsp(c: Call) -> str:
@@ -135,22 +143,25 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         groups, series, reach = c.attrs.group, is_series(c, names), 0
         if series:
             names = dsp_series.turned(names)
-            found = dsp_series.runs(names["OUT_W"], pixels)
-            reach = 0 if x.shape[1] // groups % WORD else dsp_series.reach(names, pixels)
+        per, depth, end = x.shape[1] // groups, flat.shape[1], dsp.finish(c, requant(c, flat, c.constant(2)))
+        wide = dsp_groups.width(per, names["K_W"], x.shape[1]) if groups > 1 else per
+        flat = flat if wide == per else dsp_groups.embedded(flat, groups, per, wide)
+        if series:
+            found, reach = dsp_series.runs(names["OUT_W"], pixels), 0 if wide % WORD else dsp_series.reach(names, pixels)
         else:
             found = dsp.runs(names["OUT_W"], pixels)
-        seg = dsp_widen.Widened(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], reach, x.shape[1])
-        end = dsp.finish(c, requant(c, flat, c.constant(2)))
+        seg = dsp_widen.Widened(wide, names["K_W"], names["STRIDE_W"], names["DIL_W"], reach, x.shape[1])
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups, series)
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
-        own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1],
-                        "WHOLE": seg.channels // WORD * WORD}
+        own |= names | {"GROUPS": groups, "GROUP_C": wide, "GROUP_OUT": y.shape[1] // groups, "DEPTH": depth,
+                        "WHOLE": wide // WORD * WORD}
         there = 1 if series else windowing.rows_inside(c)
         gathered = windowing.gathered(names, there, dsp.widths(flags), bool(own["ADJACENT"])) if edge else 0
         effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups, gathered)
         own |= flags.pop("own")
         body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
-        made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
+        made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, wide),
+                         **dsp_groups.first_texts(groups, per, wide))
         return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel,
                        effort=effort)
     return spec
