@@ -186,7 +186,9 @@ class RowWindow:
 Reads = tuple[tuple[int, ...], tuple[int, ...]]     # first and last row of an operand, for each row computed
 
 
-EFFORT = ("load", "multiply", "tile", "unpack")     # elements or words loaded, multiplications, tiles begun, words of weights
+# Elements or words loaded, multiplications, tiles begun, words of weights unpacked or vectors finished; lines or passes begun.
+EFFORT = ("load", "multiply", "tile", "unpack", "line")
+FUNCTION = "function"   # instructions of the runtime's functions, by kernels/functions.py: where a node does not say them
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ class Spec:
     over_input: bool = False                # the rows counted by `rows` are those of the input; the last one finishes y
     rows: int = 1                           # output rows of one image; 1: the kernel has no row range
     images: int = 1                         # how often the kernel runs, with whole images in between
-    paired: bool = False                    # row 2 j is computed together with row 2 j + 1, which then takes no time
+    together: int = 1                       # so many rows are computed with the first of them; the others then take no time
+    adjoining: bool = False                 # and they follow each other in memory: those written, and those read row for row
     along: int | None = None                # axis of those rows, where it is not the outermost of the output in memory
     by_rows: bool = True                    # the function takes the range of rows to compute
     window: RowWindow | None = None         # rows of the first input that an output row reads; None: all of them
@@ -211,7 +214,7 @@ class Spec:
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
-    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on
+    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, FUNCTION or price.COUNTS, an image
     most: Mapping[str, int] = field(default_factory=dict)           # the same at worst, where it depends on the data
 
 

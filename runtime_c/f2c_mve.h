@@ -161,6 +161,32 @@ static inline f2c_words f2c_words_requant(f2c_words acc, f2c_words mult, int32_t
     return y;
 }
 
+/** f2c_half_to_even of four numbers. */
+static inline f2c_words f2c_words_even(f2c_words v, int32_t offset, int32_t shift)
+{
+    f2c_words y;
+    F2C_MVE(y = vaddq_s32(vaddq_s32(v, vdupq_n_s32(offset)), vandq_s32(vshlq_s32(v, vdupq_n_s32(-shift)), vdupq_n_s32(1))),
+            F2C_LANES(4) y.at[i] = f2c_half_to_even(v.at[i], offset, shift));
+    return y;
+}
+
+/** f2c_halve of four numbers. */
+static inline f2c_words f2c_words_halve(f2c_words v, int32_t offset, int32_t shift)
+{
+    f2c_words y;
+    F2C_MVE(y = vshlq_s32(f2c_words_even(v, offset, shift), vdupq_n_s32(-shift)),
+            F2C_LANES(4) y.at[i] = f2c_halve(v.at[i], offset, shift));
+    return y;
+}
+
+/** Four numbers times one. */
+static inline f2c_words f2c_words_times(f2c_words v, int32_t by)
+{
+    f2c_words y;
+    F2C_MVE(y = vmulq_s32(v, vdupq_n_s32(by)), F2C_LANES(4) y.at[i] = v.at[i] * by);
+    return y;
+}
+
 /** p[0..3]. */
 static inline f2c_reals f2c_reals_at(const float *p)
 {

@@ -132,7 +132,7 @@ def simulate(plan: Plan, row: Sample) -> None:
         step = plan.steps[call.step]
         assert done[call.step] == call.first < call.end <= step.spec.rows, f"{step.function}: rows out of turn"
         units = range(call.first, call.end) if fine(plan, step) or step.spec.over_input else [None]
-        for unit in (u for u in units if not (step.spec.paired and u is not None and u % 2)):
+        for unit in (u for u in units if u is None or u % step.spec.together == 0):
             _unit(plan, arena, step, unit, {t: n for (i, t), n in needs.items() if i == call.step})
         done[call.step] = call.end
     assert all(done[i] == s.spec.rows for i, s in enumerate(plan.steps))
@@ -143,7 +143,7 @@ def simulate(plan: Plan, row: Sample) -> None:
 def _unit(plan: Plan, arena: Arena, step: Step, unit: int | None, needs: dict[str, np.ndarray]) -> None:
     """One row of a step, or all of it."""
     y = step.node.outputs[0]
-    count = min(2, step.spec.rows - unit) if step.spec.paired and unit is not None else 1
+    count = 1 if unit is None else min(step.spec.together, step.spec.rows - unit)
     reads: list[tuple[str, str, Span]] = []
     for t, need in needs.items():
         size = plan.graph.type(t).bytes // need.shape[1]

@@ -342,37 +342,6 @@ def test_command(tmp_path: Path) -> None:
 
 
 @needs_qemu
-@pytest.mark.parametrize("board", [toy.M3, M0], ids=["M3", "M0+"])
-def test_soft_float_rests_on_an_assumption(tmp_path: Path, board: qemu.Board) -> None:
-    (tmp_path / "build").mkdir()
-    body = toy.DOUBLE.replace("f[i] * toy_scale[i]", "f[i] / (f[4 - i] + toy_scale[i])")
-    result = wcet.analyse(program(tmp_path, body, board, "-O2"), "toy_run")
-    measured = qemu.run(toy.model(tmp_path, body), board, "-O2")
-    assert result.instructions >= measured.instructions - TICK and result.ipet >= result.instructions
-    assert any("__aeabi_fdiv" in text for text in result.assumptions) and not result.single_path
-
-
-DIVISIONS = {      # the longest quotients: type, operation, operands
-    "signed": ("int32_t", "/", "-2147483647 - 1", "1"), "signed-rest": ("int32_t", "%", "-2147483647", "-1"),
-    "unsigned": ("uint32_t", "/", "0xFFFFFFFFu", "1u"), "unsigned-rest": ("uint32_t", "%", "0xFFFFFFFFu", "3u"),
-    "long": ("int64_t", "/", "-0x7FFFFFFFFFFFFFFF", "1"), "long-unsigned": ("uint64_t", "%", "0xFFFFFFFFFFFFFFFFu", "1u"),
-}
-
-
-@needs_qemu
-@pytest.mark.parametrize("name", DIVISIONS)
-def test_divisions_of_data_without_an_instruction(name: str, tmp_path: Path) -> None:
-    (tmp_path / "build").mkdir()
-    kind, operation, a, b = DIVISIONS[name]
-    body = f"(void)x; for (int i = 0; i < 5; ++i) {{ g[i] = f[i]; }} volatile {kind} a = {a}, b = {b};"
-    body += f"for (int i = 0; i < 40; ++i) {{ y[i] = (int8_t)(a {operation} b); }} return 0;"
-    result = wcet.analyse(program(tmp_path, body, M0, "-O2"), "toy_run")
-    measured = qemu.run(toy.model(tmp_path, body), M0, "-O2").instructions
-    assert measured - TICK <= result.instructions <= 1.25 * measured and not result.single_path
-    assert any("division" in text and "div" in text.rpartition(" in ")[2] for text in result.assumptions)
-
-
-@needs_qemu
 @pytest.mark.parametrize(("target", "opt"), [("cortex-m4", "-O3"), ("cortex-m7", "-Os"), ("cortex-m55", "-O2")])
 def test_a_model(target: str, opt: str) -> None:
     model = fuse2c.plan(DIGITS, target=target)

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from test_measure import needs_gcc
 
+from fuse2c import toolchain
 from fuse2c.cli import cli
 from fuse2c.errors import Refused
 
@@ -60,6 +61,8 @@ ENDLESS = {         # loops of several blocks; `nothing leads out` and the other
     "the wrong way without a sign": (f"movs r1, #90\n1: {TWO_WAYS}adds r1, #1\ncmp r1, #80\nbhs 1b\nbx lr",
                                      "steps over its limit"),
     "to a far sign": (f"movs r1, #90\n1: {TWO_WAYS}adds r1, #1\nbpl 1b\nbx lr", "steps over its limit"),
+    "to an overflow, with data": (f"movs r1, #9\n1: {TWO_WAYS}ldr r3, [r0]\ncbz r3, 4f\nadds r1, #1\nbvc 1b\n4: bx lr",
+                                  "steps over its limit"),
     "by way of memory": (f"sub sp, #8\nmovs r1, #1\n1: {TWO_WAYS}str r1, [sp]\nldr r1, [sp]\nadds r1, #2\nmovs r3, r1\n"
                          "cmp r3, #0\nbne 1b\nadd sp, #8\nbx lr", "steps over its limit"),
     "also by data": (f"movs r1, #1\n1: {TWO_WAYS}ldr r3, [r0]\ncbz r3, 4f\nadds r1, #2\ncmp r1, #80\nbne 1b\n4: bx lr",
@@ -105,6 +108,9 @@ GIVEN = {       # what is said, and the instructions
                        {"bounds": ["f+0x4=9"]}, 1 + 3 * (1 + 2 * 9 + 2) + 1),
     "more than data may end": (COUNTED, {"bounds": ["f+0x2=3000"]}, 1 + 2 * 3000 + 1),
     "never reached": ("f: ldr r1, [r0]\ncbz r1, 2f\nbx lr\n2: nop\nb 2b", {"bounds": ["f+0x6=0"]}, 3),
+    "a trap that is never reached": ("f: ldr r1, [r0]\ncbz r1, 2f\nbx lr\n2: udf #255", {"bounds": ["f+0x6=0"]}, 3),
+    "a function that is never called": ("f: push {r4, lr}\nldr r1, [r0]\ncbz r1, 2f\nbl abort\n2: pop {r4, pc}\n"
+        ".size f, . - f\n.type abort, %function\nabort: b abort\n.size abort, . - abort\nh:", {"bounds": ["abort=0"]}, 4),
     "call": (POINTER.format("blx r1"), {"calls": ["f+0x4=g, h"]}, 4 + 4),
     "jump": (POINTER.format("pop {r4, lr}\nbx r1"), {"calls": ["f+0x8=g"]}, 4 + 2),
     "several words": (COUNTED.replace("bx lr", "ldr r1, [r0, #4]\n1: subs r1, #1\nbne 1b\nbx lr"),
@@ -118,11 +124,11 @@ def test_what_a_user_says(text: str, said: dict[str, list[str]], count: int, tmp
     elf = assembled(tmp_path, text)
     with pytest.raises(Refused) as caught:
         wcet.analyse(elf, "f")
-    assert "--bound f" in caught.value.hint or "--calls f" in caught.value.hint
+    assert any(option in caught.value.hint for option in ("--bound f", "--bound abort", "--calls f"))
     result = wcet.analyse(elf, "f", **said)
     assert result.instructions == count and result.ipet >= count and not result.single_path
     places = {text.partition("=")[0].strip() for texts in said.values() for text in texts}
-    assert all(any(f" at {place} " in text for text in result.assumptions) for place in places)
+    assert all(any(f" {place}" in text for text in result.assumptions) for place in places)
 
 
 @needs_gcc
@@ -156,3 +162,52 @@ def test_bounds_from_the_command_line_and_a_file(tmp_path: Path) -> None:
     out.write_text("the loop turns 40 times")
     assert "no loop bound that is understood" in str(CliRunner().invoke(cli, [*run, "--annotations", str(out)]).exception)
     assert CliRunner().invoke(cli, ["wcet", "x.onnx", "--bound", "f=1"]).exit_code == 2
+
+
+SWITCHES = {        # a comparison is on each way to the jump; the same without one of them; instructions
+    "behind two comparisons": ("ldr r1, [r0]\nldr r2, [r0, #4]\ncmp r2, #0\nbeq 3f\ncmp r1, #2\nbls 4f\n2: bx lr\n"
+                               "3: subs r1, #7\n{}4: tbb [pc, r1]", "cmp r1, #1\nbhi 2b\n", "cmp r1, #1\nbls 2b\n", 7 + 1 + 5),
+    "behind a constant": ("ldr r1, [r0]\ncmp r1, #2\n{}movs r1, #1\n4: tbb [pc, r1]", "bls 4f\n", "bhs 4f\n", 4 + 1 + 5),
+    "by way of the stack": ("sub sp, #8\nldr r1, [r0]\nstr r1, [sp, #4]\ncmp r1, #2\nbhi 2f\n{}tbb [pc, r3]",
+                            "ldr r3, [sp, #4]\n", "strb r2, [sp, r3]\nldr r3, [sp, #4]\n", 7 + 5),
+}
+TABLE = "\n1: .byte (5f-1b)/2, (6f-1b)/2, (7f-1b)/2, 0\n5: nop\n6: nop\n7: nop\n2: {}\nbx lr"
+
+
+@needs_gcc
+@pytest.mark.parametrize(("text", "limit", "none", "count"), SWITCHES.values(), ids=SWITCHES)
+def test_switches_that_several_ways_lead_to(text: str, limit: str, none: str, count: int, tmp_path: Path) -> None:
+    table = TABLE.format("add sp, #8" if "sp" in text else "nop")
+    result = wcet.analyse(assembled(tmp_path, f"f: {text.format(limit)}{table}"), "f")
+    assert result.instructions == count and result.ipet >= count and not result.single_path
+    with pytest.raises(Refused, match="jumps to an address that is not known"):
+        wcet.analyse(assembled(tmp_path, f"f: {text.format(none)}{table}"), "f")
+
+
+@needs_gcc
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4"])
+def test_stack_protectors(core: str, tmp_path: Path) -> None:
+    """The word that they compare is one number; a store that may be into the frame does not change its copy."""
+    (tmp_path / "f.c").write_text("void g(int *a, int *volatile *to) { *to = a; **to = 5; }\nint *volatile seen;\n"
+                                  "int f(const int *x) {\n"
+                                  "int a[9]; g(a, &seen); for (int k = 0; k < 9; ++k) { a[k] = x[k]; } return a[x[0] & 7]; }\n"
+                                  "void __stack_chk_fail(void) { for (;;) { } }\nunsigned __stack_chk_guard = 77;\n")
+    elf = tmp_path / "f.elf"
+    for kind in ("-fstack-protector-all", "-fno-stack-protector"):
+        toolchain.run([toolchain.ARM_GCC, f"-mcpu={core}", "-mthumb", "-O1", "-fno-inline", kind, str(tmp_path / "f.c"), "-o",
+                       str(elf), "-nostdlib", "-Wl,-e,f", "-lgcc"], "does not link")
+        result = wcet.analyse(elf, "f")
+        assert result.single_path, result.branches
+    assert result.instructions > 30
+
+
+@needs_gcc
+def test_what_never_returns_ends_its_function(tmp_path: Path) -> None:
+    """Behind the call of abort is a loop, which a return would lead into."""
+    text = "f: push {{r4, lr}}\nmovs r1, #3\nldr r2, [r0]\ncmp r2, #0\nbne 2f\n1: subs r1, #1\nbne 1b\npop {{r4, pc}}\n" \
+           "2: bl abort\n.size f, . - f\n.type abort, %function\nabort: {}\n.size abort, . - abort\nh:"
+    with pytest.raises(Refused, match=r"abort returns to .*, where no call leads"):
+        wcet.analyse(assembled(tmp_path, text.format("bx lr")), "f")
+    with pytest.raises(Refused, match="loop at abort: nothing leads out"):
+        wcet.analyse(assembled(tmp_path, text.format("b abort")), "f")
+    assert wcet.analyse(assembled(tmp_path, text.format("b abort")), "f", bounds=["abort=0"]).instructions == 5 + 2 * 3 + 1

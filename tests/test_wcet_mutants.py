@@ -98,7 +98,7 @@ MORE: dict[str, list[tuple[str, int | None]]] = {M4: [
         "umull r0, r4, r1, r2", "smull r4, r0, r2, r1", "smulbb r0, r2, r1", "lsl r0, r0, r1", "lsl r0, r1, r2",
         "add r0, r0, r1, lsl #3", "orr r0, r0, r1, lsl #4", "cmp r0, r1, lsl #3; it hi; movhi r0, #4", "mvn r0, r1",
         "uxtb r0, r1, ror #8", "clz r0, r1")),
-    ("movs r0, #2; dmb; dsb; isb; nop", 2), ("adr r1, 9f+16; ldmdb r1, {r0, r2}", 77),
+    ("movs r0, #2; dmb; dsb; isb; nop; pld [r1, #4]; pli [r2]", 2), ("adr r1, 9f+16; ldmdb r1, {r0, r2}", 77),
     ("sub sp, #8; add r2, sp, #8; movs r3, #4; movs r4, #5; stmdb r2!, {r3, r4}; ldr r0, [sp, #4]; add sp, #8", 5),
     (TBH, 6),
     ("movs r0, #7; cbnz r0, 2f; nop; 2: nop", 7),

@@ -133,7 +133,7 @@ class Caller:
         self.homes = {plan.steps[c.step].function: (plan.steps[c.step], c.core) for c in reversed(plan.calls)}
         self.records: dict[str, int] = {}
         self.done: Counter[int] = Counter()     # rows that schedules have computed, by step
-        self.rows = [_rows.row_step(plan, s) for s in plan.steps]
+        self.rows = _rows.row_steps(plan)
         at = 0
         for step in plan.steps:
             for t in step.node.outputs:

@@ -20,7 +20,7 @@ CORE = re.compile(r"^static F2C_(?:TILE_|ROW_)?CORE ", re.MULTILINE)
 ENUM = re.compile(r"^ *enum \{ (.*) \};\n", re.MULTILINE)
 GIVEN = re.compile(rf"^ *{loops.BOUND}\(.*\n", re.MULTILINE)
 FREE = frozenset({"WORDS", "QUADS", "FIRST", "PAIR", "GROUP_OUT", "GROUP_C", "IN_C", "IN_W", "OUT_C", "X_SC", "X_SW",
-                  "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE"})
+                  "Y_SC", "Y_SW", "GROUP_STEP", "COLUMN_STEP", "MIDDLE", "WHOLE"})
 """Constants that may be parameters of a shared core: they are no sizes of arrays, and nothing is unrolled by them."""
 FINISHED = re.compile(r"(?<== )f2c_(?:requant|narrow)_[su]8\(.*(?=, \d+\);)")
 NUMBER = re.compile(r"(?<![\w.\[])-?\d+\b(?!\.)")

@@ -19,7 +19,7 @@ from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels import tiling
 from fuse2c.kernels.dsp_widen import Widened, arranged, times
 from fuse2c.kernels.tiling import Block, Lane, Pass, Store, Tile
-from fuse2c.op import Call, Scalar
+from fuse2c.op import EFFORT, Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
 NEEDS = frozenset({"dsp"})
@@ -28,6 +28,7 @@ TILES = (LARGEST, 2, 1)     # the most pixels of a tile, the fastest first: smal
 DENSE = 8               # outputs of a tile that widens on the way
 LONG = 256              # elements of a row from which on a dense layer widens on the way: 1/10 slower, without scratch
 USUAL, HALF = 8, 4      # steps of one trip of the inner loop
+IN_PLACE, STRIPS = "parts/strips_pointwise.c.j2", "parts/strips.c.j2"      # bodies of the kernel: how tiles find their pixels
 UPPER = 8               # bits by which the sums of odd outputs are shifted, as they are collected
 
 
@@ -58,6 +59,11 @@ class Run:
     def pixels(self) -> range:
         """The pixels of a tile."""
         return range(self.size)
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles."""
+        return (self.end - self.first) // self.size
 
     @property
     def key(self) -> str:
@@ -207,17 +213,18 @@ def tile(pixels: int, outputs: int, form: str, y: tuple[int, int], end: Finish) 
     return Tile(range(pixels), ((Behind(0, outputs, size, behind, "Y_SC" if y[0] != 1 else str(size)), lanes),))
 
 
-def passes(outputs: int, channels: int, grouped: bool, counted: bool) -> tuple[Pass, ...]:
+def passes(outputs: int, channels: int, grouped: bool, counted: bool, series: bool) -> tuple[Pass, ...]:
     """The calls of a tile: for all pairs of outputs, and where their number is odd, once more for the last two.
 
-    channels: distance of neighbouring ones of the result; counted: the finishing function is told the number of a channel.
+    channels: distance of neighbouring ones of the result; counted: the finishing function is told the number of a channel;
+    series: rows start at the tile.
     """
     made = []
     for last in range(1 + (outputs % 2 and outputs > 1)):
         stream = " + ".join(["group * STREAM"] * grouped + ["PAIRS * PAIR"] * last) or "0"
-        places = ["ox * Y_SW", *["group * GROUP_OUT * Y_SC"] * grouped]
+        places = [*["ox * Y_SW"] * (not series), *["group * GROUP_OUT * Y_SC"] * grouped]
         places += ["GROUP_OUT - 2" if channels == 1 else "(GROUP_OUT - 2) * Y_SC"] * last
-        at = places[0] if len(places) == 1 else " + ".join(f"({place})" for place in places)
+        at = (places or ["0"])[0] if len(places) < 2 else " + ".join(f"({place})" for place in places)
         made.append(Pass(f"&{{w}}[{stream}], {1 if last else 'PAIRS'}, ",
                          f"{'GROUP_OUT - 2' if last else '0'}, {at}" if counted else at))
     return tuple(made)
@@ -246,7 +253,8 @@ def _pair_lane(p: int, o: int, pixels: int, form: str, y: tuple[int, int], end: 
 
 
 def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: tuple[Run, ...],
-          y: tuple[int, int], end: Finish, groups: int = 1) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
+          y: tuple[int, int], end: Finish, groups: int = 1, series: bool = False,
+          ) -> tuple[dict[str, np.ndarray], int, dict[str, Any]]:
     """(tables, words of a tile's widened pixels, values for the templates) of the core; constants are in "own".
 
     w: [outputs, depth] centred int8, depth being rows of the window, of segments; groups of outputs have inputs of their own.
@@ -265,7 +273,7 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: t
     strips = {r.key: seg.strip(r.size) for r in found}
     uppers = any(lane.upper for t in tiles.values() for _, lanes in t.blocks for lane in lanes)
     counted = end.multipliers is None and not end.single
-    calls, pairs = passes(outputs, y[0], groups > 1, counted), max(outputs // 2, 1)
+    calls, pairs = passes(outputs, y[0], groups > 1, counted, series), max(outputs // 2, 1)
     return {"w": packed}, words * found[0].size, {
         "tile": tiles, "runs": found, "strips": strips, "form": form, "single": end.single,
         "steps": steps, "trips": "FLAT" if steps == words != USUAL else "LOOP",
@@ -276,6 +284,31 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: t
                 "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
                 "STREAM": len(packed) // groups},
         **({"upper": end.upper} if uppers else {})}
+
+
+def widths(flags: dict[str, Any]) -> list[tuple[range, int, int]]:
+    """The columns at which tiles begin, and their strips: so many times so many columns."""
+    strips = ((r, flags["strips"][r.key]) for r in flags["runs"])
+    return [(range(r.first, r.end, r.size), s.groups, s.width) for r, s in strips]
+
+
+def effort(flags: dict[str, Any], rows: int, lines: int = 1, groups: int = 1, gathered: int = 0) -> dict[str, int]:
+    """What the core does for an image of so many rows, by its values for the templates.
+
+    lines: strips of a tile; gathered: elements for them. Products and widening are counted in instructions.
+    """
+    own, found = flags["own"], dict.fromkeys(EFFORT, 0)
+    pairs = own["PAIRS"] + len(flags["calls"]) - 1
+    for run in flags["runs"]:
+        tiles, strip = groups * rows * run.tiles, flags["strips"][run.key]
+        words = tiles * pairs * own["WORDS"]
+        moved = sum(3 + len(c.moves) for c in strip.columns)
+        found["multiply"] += words * (3 * run.size + (flags["form"] == "bytes")) + words // 2 * (run.size == 1)
+        found["tile"] += tiles * pairs
+        found["unpack"] += tiles * lines * (own["QUADS"] * moved + 4 * len(strip.rest))
+        found["line"] += tiles * lines
+    found["load"] = gathered
+    return found
 
 
 def many(outputs: int) -> bool:

@@ -89,7 +89,8 @@ class Widened(Segments):
     def strip(self, pixels: int) -> Strip:
         """The strip of a tile."""
         taps = self.taps if self.shared else 1
-        step, near = (self.stride, self.dilation) if self.shared else (self.taps if self.loose else self.stride, 1)
+        near = (self.reach or self.dilation) if self.shared else 1
+        step = self.stride if self.shared or not self.loose else self.taps
         used = sorted({p * step + tap * near for p in range(pixels) for tap in range(taps)})
         moves: dict[int, list[Move]] = {c: [] for c in used}
         for tap in range(taps):
@@ -105,7 +106,7 @@ class Widened(Segments):
         last = tuple(Move(n * pixels + p, f"f2c_pair(s[{at[p] + a}], s[{at[p] + b}])")
                      for n, (a, b) in enumerate(rest) for p in range(pixels))
         span = (pixels - 1) * self.stride + (self.taps - 1) * self.dilation + 1
-        groups, width = (pixels, self.taps) if self.loose else (1, span)
+        groups, width = (pixels, self.taps) if self.loose else (self.taps, self.reach) if self.reach else (1, span)
         return Strip(groups, width, columns, 2 * taps * pixels, last, len(last))
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from fuse2c.ir.types import DType
 from fuse2c.kernels import windowing
@@ -28,14 +29,8 @@ def is_max(c: Call) -> str:
 
 
 def is_average(c: Call) -> str:
-    """Windows without padding, of which sums fit."""
-    window, size = c.attrs.window, c.type(0).shape[2:]
-    if why := why_not(c):
-        return why
-    insides = [windowing.inside(window, size, axis, positions=n) for axis, n in enumerate(c.y[0].shape[2:])]
-    if not all(i.all() for i in insides):
-        return "windows reach into padding"
-    return "" if insides[0].shape[1] * (insides[1].shape[1] if len(insides) > 1 else 1) <= MOST else "a sum exceeds 16 bits"
+    """Windows of which sums fit."""
+    return why_not(c) or ("" if prod(c.attrs.window.kernel) <= MOST else "a sum exceeds 16 bits")
 
 
 def is_global(c: Call) -> str:
@@ -44,8 +39,8 @@ def is_global(c: Call) -> str:
     return why_not(c) or ("" if names["IN_W"] <= MOST else "a sum of a row exceeds 16 bits")
 
 
-def average(c: Call, spec: Spec, elements: int) -> Spec:
-    """A spec of averages with the sums of four channels, of so many elements in a row or a window, as lanes."""
+def average(c: Call, spec: Spec, elements: int = 1) -> Spec:
+    """A spec of averages with the sums of four channels as lanes, from which so many zero points are taken off at once."""
     base = spec.flags["store"]
     at = "" if spec.over_input else "at + "
     lanes = tuple(Lane(f"acc{i}", 0, i, base.channel, Store(f"acc{i}", base.channel, f"{at}c + {i}" if i else f"{at}c"))

@@ -5,6 +5,7 @@ one stream. The zero point of the input is folded into the bias.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import Overflow
 from fuse2c.ir.types import DType, Quant, TensorType
-from fuse2c.op import Call, Scalar
+from fuse2c.op import EFFORT, Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
 
@@ -91,6 +92,23 @@ def blocks(outputs: int, size: int) -> tuple[Block, ...]:
     return tuple(parts + ([Block(whole, outputs, outputs - whole)] if outputs > whole else []))
 
 
+def effort(strips: int, rows: int, height: int, depth: int, parts: Iterable[tuple[int, Block, int, int]]) -> dict[str, int]:
+    """What tiles of reals do in so many rows of a result: sums of `height` rows of `depth` elements.
+
+    strips: tiles of a row. parts: of them so many, and for each outputs in blocks, with the products and the loads that a block
+    takes for an element of all its pixels.
+    """
+    found = dict.fromkeys(EFFORT, 0)
+    for tiles, b, products, loads in parts:
+        blocks = rows * tiles * (b.end - b.first) // b.size
+        found["multiply"] += blocks * height * depth * products
+        found["load"] += blocks * height * depth * loads
+        found["tile"] += blocks
+        found["line"] += blocks * height
+    found["line"] += rows * strips * height
+    return found
+
+
 def index(base: str, channel: str, stride: int) -> str:
     """The index of a channel of the pixel at `base`."""
     inner = channel if " " not in channel else f"({channel})"
@@ -158,18 +176,19 @@ def requant(c: Call, w_quant: Quant, w: np.ndarray, bias: np.ndarray | None) -> 
     return quant.requant(c.requant, x.scale[0], w_quant.scale, y.scale[0], y.zero[0], c.y[0].dtype.range, reach)
 
 
-def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", words: str = "", bits: int = 0) -> Scalar:
+def finish(r: Requant, channel: str = "oc", value: str = "{a}", mult: str = "", words: str = "", bits: int = 0,
+           alike: bool = False) -> Scalar:
     """The C form of a requantisation of a value, {a} or another; its clamp is left open: what is fused behind it narrows it.
 
     words: four such values, {a} by default; mult: C text of the multiplier, if it is not to be read from a table.
-    bits: the value is 2**bits as large.
+    bits: the value is 2**bits as large; alike: four values share their channel.
     """
     index = f"[{channel}]" if len(r.scale) > 1 else "[0]"
     limits, words = (r.low, r.high), words or value * (value == "{a}")
 
     def many(kind: str, name: str) -> str:
         """The factors of four channels."""
-        return f"f2c_{kind}_at(&{{t_{name}}}{index})" if len(r.scale) > 1 else f"f2c_{kind}_same({{t_{name}}}[0])"
+        return f"f2c_{kind}_same({{t_{name}}}{index})" if alike or len(r.scale) == 1 else f"f2c_{kind}_at(&{{t_{name}}}{index})"
     if r.mode == "float":
         text = f"f2c_requant_float({value}, {{t_scale}}{index}, {r.low - r.zero}, {r.high - r.zero}) + {r.zero}"
         four = f"f2c_words_requant_float({words}, {many('reals', 'scale')}, {r.zero})" if words else ""

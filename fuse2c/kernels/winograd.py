@@ -167,7 +167,7 @@ def spec(base: Spec, c: Call, w: np.ndarray, bias: np.ndarray, r: Requant) -> Sp
     strips = sum((run.end - run.first) // run.size for run in found)
     return replace(
         base, constants={**names, **own}, tables={"w": pack(padded, bias, end.multipliers)}, finish=end.scalar,
-        channel=end.channel, scratch=4 * (turned + sums) + 4 * under(largest) * pixel, paired=True,
+        channel=end.channel, scratch=4 * (turned + sums) + 4 * under(largest) * pixel, together=2,
         macs=x.shape[0] * down * own["PAIR_MACS"], flags=flags(c, names, found, words, end),
         effort={"load": down * across * pixel, "tile": down * strips * pairs, "multiply": down * across * 32 * words * pairs})
 

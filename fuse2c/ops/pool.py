@@ -20,7 +20,17 @@ from fuse2c.kernels.tiling import Store
 from fuse2c.kernels.windowing import Window
 from fuse2c.op import Call, Kernel, NestForm, Op, RowWindow, Source, Spec, Work
 from fuse2c.ops import _fours
-from fuse2c.ops._average import average_terms, counts, divisors, integer_sum, is_soft, requant, same_count
+from fuse2c.ops._average import (
+    average_terms,
+    counts,
+    divisors,
+    finish,
+    finished,
+    integer_sum,
+    is_soft,
+    possible_counts,
+    same_count,
+)
 from fuse2c.quant import quantise
 
 
@@ -85,7 +95,8 @@ def infer_indices(c: Call) -> list[TensorType]:
 def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
     """Maximum, or mean over the elements that count.
 
-    The mean of 8-bit integers is what the Q/DQ graph says: float32 values, summed row by row, divided, quantised.
+    The mean of 8-bit integers is the requantised sum ("fixed"), or what the Q/DQ graph says ("float"): float32 values, summed
+    row by row, divided, quantised.
     """
     t, window, y = c.type(0), c.attrs.window, c.y[0]
     out = y.shape[2:]
@@ -97,6 +108,9 @@ def reference(c: Call, x: np.ndarray) -> list[np.ndarray]:
         powers = np.abs(windowing.windows(x, window, 0, out).astype(np.float64)) ** c.attrs.p
         return [(powers.sum(axis=axes) ** (1.0 / c.attrs.p)).astype(x.dtype)]
     real = x
+    if c.quantised and c.requant == "fixed":
+        terms = windowing.windows(x.astype(np.int64) - c.quant(0).zero[0], window, 0, out)
+        return [finished(c, possible_counts(c), terms.sum(axis=axes), divisors(c)).astype(y.dtype.numpy)]
     if c.quantised:
         real = (x.astype(np.int32) - c.quant(0).zero[0]).astype(np.float32) * np.float32(c.quant(0).scale[0])
     taps = windowing.windows(real, window, 0, out).reshape(*y.shape, -1)
@@ -147,8 +161,23 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), windowing.constants(c, c.attrs.window)
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=windowing.row_window(c), along=windowing.scattered(c),
-                flags={"least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
+                window=windowing.row_window(c), along=windowing.scattered(c), effort=effort(c),
+                flags={**inner_bounds(c), "least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
+
+
+def inner_bounds(c: Call) -> dict[str, Any]:
+    """The bounds of the loops over a window, and whether all windows have them."""
+    return {"whole": windowing.whole(c, c.attrs.window), "bounds": windowing.bounds(c, c.attrs.window)}
+
+
+def effort(c: Call) -> dict[str, int]:
+    """Elements, those of them that are reals, windows, rows of them, and pixels of an image, what is padding left out."""
+    x, y, window = c.type(0), c.y[0], c.attrs.window
+    channels, across = y.shape[1], prod(y.shape[3:])
+    taps = channels * windowing.taps(window, y.shape[2:], x.shape[2:])
+    down = int(windowing.inside(window, x.shape[2:], 0, positions=y.shape[2]).sum())
+    return {"load": taps, "multiply": taps * x.dtype.is_float, "line": channels * across * down,
+            "tile": channels * across * y.shape[2], "unpack": across * y.shape[2]}
 
 
 def less(dtype: DType) -> str:
@@ -160,7 +189,7 @@ def greater(dtype: DType) -> str:
     """C text of the maximum with v."""
     if dtype.is_float or dtype.range[1] > DType.I16.range[1]:
         return f"{less(dtype)} ? v : acc"
-    return f"({CTYPE[dtype]})f2c_max_s32(acc, v)"
+    return f"({CTYPE[dtype]})f2c_max_s16(acc, v)"
 
 
 def least_value(dtype: DType) -> str:
@@ -180,7 +209,7 @@ def average_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
     fixed = same_count(c)
     store = Store("acc", str(fixed or "n"), tiling.index("at", "c", y.strides[1]))
     flags, finish, acc = average_terms(c, integer, soft)
-    flags |= {"count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
+    flags |= {**inner_bounds(c), "count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
                 window=windowing.row_window(c), along=windowing.scattered(c))
 
@@ -199,24 +228,24 @@ def max_mve(c: Call) -> Spec:
 
 
 def is_average_mve(c: Call) -> str:
-    """Four channels at a time, each of the same number of elements."""
+    """Four channels at a time."""
     if why := flat(c) or integer_sum(c) or mve.channels_when(c):
         return why
-    if not same_count(c) or c.y[0].shape[1] % mve.GROUP or not tiling.finish(requant(c), "n - 1").words:
-        return "the number of elements varies, or that of channels is no multiple of four"
+    if c.y[0].shape[1] % mve.GROUP or not finish(c, possible_counts(c)).words:
+        return "the number of channels is no multiple of four, or the scale is too large"
     return _fours.only_elements(c)
 
 
 def average_mve(c: Call, spec: Callable[..., Spec]) -> Spec:
     """A spec of these sums, the zero point taken off at their start."""
     s = spec(c, integer=True)
-    fours = (replace(s.flags["store"], channel=str(same_count(c))),)
+    fours = (s.flags["store"],)
     return replace(s, constants={**s.constants, "ZERO": c.quant(0).zero[0]}, flags={**s.flags, "fours": fours})
 
 
 def average_dsp(c: Call) -> Spec:
     """The sums of four channels of a window."""
-    return pool_dsp.average(c, average_spec(c, integer=True), same_count(c))
+    return pool_dsp.average(c, average_spec(c, integer=True))
 
 
 def global_dsp(c: Call) -> Spec:
@@ -316,6 +345,8 @@ OPS = (
        kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=mve.NEEDS, strided=True),
                 Kernel("max_pool_dsp", lambda c: pool_dsp.maximum(c, max_spec(c)), needs=dsp.NEEDS, strided=True,
                        when=lambda c: flat(c) or pool_dsp.is_max(c)),
+                Kernel("max_pool_reals", max_spec, when=lambda c: flat(c) or pool_reals.is_max(c), needs=pool_reals.NEEDS,
+                       strided=True),
                 Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import lcm
 
 import numpy as np
 
@@ -62,7 +63,8 @@ class RowStep:
     writes: str                 # root of its output
     out_rows: int               # rows of the output as they lie in memory; 1: written as a whole
     splits: bool                # may be interleaved with other steps row by row
-    paired: bool = False        # row 2 j comes with row 2 j + 1
+    together: int = 1           # so many rows come with the first of them
+    beside: frozenset[str] = frozenset()    # tensors of which those rows have to follow each other in memory
     also: tuple[str, ...] = ()  # roots of further outputs, each written as a whole
 
 
@@ -105,8 +107,22 @@ def row_step(plan: Plan, step: Step) -> RowStep:
             if windowed and aligned:
                 pairs = [(min(a, j), max(b, j)) for j, (a, b) in enumerate(pairs)]
         readers.append(Reader(plan.root(t), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
-    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, spec.paired and splits,
-                   tuple(map(plan.root, step.node.outputs[1:])))
+    return RowStep(rows, tuple(readers), plan.root(y), out_rows, splits, spec.together if splits else 1,
+                   _beside(plan, step, readers), tuple(map(plan.root, step.node.outputs[1:])))
+
+
+def _beside(plan: Plan, step: Step, readers: Sequence[Reader]) -> frozenset[str]:
+    """What a step writes, finishes its elements with, or reads row for row, if it takes rows that follow each other."""
+    if not step.spec.adjoining:
+        return frozenset()
+    own = tuple(range(step.spec.rows))
+    found = [*step.node.outputs[:1], *(t for t in _tail(step) if plan.graph.data(t) is None)]
+    return frozenset({plan.owner(t) for t in found} | {plan.owner(r.tensor) for r in readers if r.first == r.last == own})
+
+
+def row_steps(plan: Plan) -> list[RowStep]:
+    """The rows of all steps."""
+    return [row_step(plan, s) for s in plan.steps]
 
 
 def _given(plan: Plan, step: Step, t: str, count: int, rows: int) -> Reader:
@@ -172,7 +188,7 @@ def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, in
             source = made_by.get(reader.tensor)
             if source is None or source >= step:
                 continue
-            needed, at_once = steps[source].rows - 1, at + 1 if steps[step].paired and at % 2 == 0 else at
+            needed, at_once = steps[source].rows - 1, at + steps[step].together - 1
             # Rows that nobody reads are computed all the same: the last row of a reader asks for them.
             by_rows = steps[source].out_rows == steps[source].rows and reader.tensor == steps[source].writes
             if by_rows and at_once < steps[step].rows - 1:
@@ -183,8 +199,9 @@ def _demand(steps: Sequence[RowStep], sink: int, row: int, made_by: dict[str, in
         if missing is not None:
             stack.append(missing)
             continue
-        order.append((step, at))
-        done[step] += 1
+        tile = range(at, min(at + steps[step].together, steps[step].rows))
+        order += [(step, row) for row in tile]
+        done[step] = tile.stop
 
 
 @dataclass
@@ -207,11 +224,11 @@ class Life:
 
 def times_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
     """For each step, when each of its rows is computed, as far as it is in `order` at all."""
-    return _paired(steps, units_of(steps, order))
+    return _first_of_tiles(steps, units_of(steps, order))
 
 
-def _paired(steps: Sequence[RowStep], asked: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [np.repeat(at[::2], 2)[:len(at)] if step.paired else at for step, at in zip(steps, asked, strict=True)]
+def _first_of_tiles(steps: Sequence[RowStep], asked: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.repeat(at[::step.together], step.together)[:len(at)] for step, at in zip(steps, asked, strict=True)]
 
 
 def units_of(steps: Sequence[RowStep], order: Sequence[Unit]) -> list[np.ndarray]:
@@ -230,7 +247,7 @@ def lives(plan: Plan, steps: Sequence[RowStep], order: Sequence[Unit], tensors: 
     Several steps may write one tensor's bytes (in place): the first one counts.
     """
     asked, end = units_of(steps, order), len(order) - 1
-    times = _paired(steps, asked)
+    times = _first_of_tiles(steps, asked)
     found: dict[str, Life] = {}
     count = {s.writes: s.out_rows for s in steps}
     for t in dict.fromkeys(tensors):    # in order: a set has another one in another process
@@ -269,6 +286,19 @@ def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             result.append((a, b))
     return result
+
+
+def tiles(steps: Sequence[RowStep]) -> dict[str, int]:
+    """By tensor: rows of which a ring has to hold a multiple, such that those of a tile follow each other."""
+    found: dict[str, int] = {}
+    for s in steps:
+        found |= {t: lcm(found.get(t, 1), s.together) for t in s.beside}
+    return found
+
+
+def rounded(rows: int, tile: int) -> int:
+    """The next multiple of a tile."""
+    return -(-rows // tile) * tile
 
 
 def ring_rows(life: Life) -> int:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from fuse2c.passes import _rows, place
+from fuse2c.passes._rows import RowStep
 from fuse2c.passes.select import alternatives
 from fuse2c.plan import Decision, Plan, Step
 
@@ -26,11 +27,17 @@ def variants(plan: Plan) -> Variants:
             continue
         steps, rows = [step], _rows.row_step(plan, step)
         for other in alternatives(plan, step):
-            if other.spec.scratch < steps[-1].spec.scratch and not other.spec.keeps and _rows.row_step(plan, other) == rows:
+            less = other.spec.scratch < steps[-1].spec.scratch and not other.spec.keeps
+            if less and _is_as_fine(_rows.row_step(plan, other), rows):
                 steps.append(other)
         if len(steps) > 1:
             found[i] = steps
     return found
+
+
+def _is_as_fine(rows: RowStep, before: RowStep) -> bool:
+    """Whether a step reads and writes the same rows as before, as many or fewer of them together."""
+    return before.together % rows.together == 0 and replace(rows, together=before.together, beside=before.beside) == before
 
 
 def slimmest(plan: Plan, options: Variants) -> Plan:

@@ -59,7 +59,7 @@ def estimates(plan: Plan) -> list[int]:
 
 def _rows_with(spec: Spec, row: int) -> int:
     """Rows that are computed when `row` is asked for."""
-    return 1 if not spec.paired else 0 if row % 2 else min(2, spec.rows - row)
+    return min(spec.together, spec.rows - row) if row % spec.together == 0 else 0
 
 
 def packed(costs: Sequence[int], budget: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import lcm
 
 import numpy as np
 
@@ -104,8 +105,8 @@ def peak(plan: Plan, buffers: Sequence[Life]) -> Peak | None:
 def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
     """Let results take over the bytes of operands that die; recorded as views."""
     log, owned = list[Decision](), _caller_owned(plan) | set(plan.inlaid) | set(plan.inlaid.values())
-    steps = [_rows.row_step(plan, s) for s in plan.steps]
-    times = _rows.times_of(steps, units(plan))
+    steps = _rows.row_steps(plan)
+    times, tiles = _rows.times_of(steps, units(plan)), _rows.tiles(steps)
     begins, ends = together(plan)
     writers = {s.writes: i for i, s in reversed(list(enumerate(steps)))}
     readers: dict[str, list[tuple[int, Reader]]] = {}
@@ -124,6 +125,7 @@ def _in_place(plan: Plan) -> tuple[Plan, list[Decision]]:
             users, rows = readers.get(root, []) + readers.get(y, []), 0
             if y in plan.rings:
                 rows = _shared_ring(times[writers[root]], [r.last_reads(times[at], steps[i].rows) for at, r in users])
+                rows = _rows.rounded(rows, lcm(tiles.get(root, 1), tiles.get(y, 1)))
             options.append((plan.rings.get(root, 1) + plan.rings.get(y, 0) - rows, t, rows))
         saved, t, rows = max(options, key=lambda o: o[0], default=(0, "", 0))
         if saved > 0:
@@ -200,7 +202,7 @@ def _stretched(life: Life, begins: np.ndarray, ends: np.ndarray) -> Life:
 
 def lifetimes(plan: Plan) -> list[Life]:
     """Every buffer of the arena."""
-    steps, order = [_rows.row_step(plan, s) for s in plan.steps], units(plan)
+    steps, order = _rows.row_steps(plan), units(plan)
     times = _rows.times_of(steps, order)
     used = {t for s in steps for t in (s.writes, *s.also, *(r.tensor for r in s.readers))}
     kept = {plan.root(t) for _, t in plan.options.stateful}

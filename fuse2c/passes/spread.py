@@ -41,7 +41,7 @@ def run(plan: Plan) -> Plan:
 
 def _candidates(plan: Plan) -> dict[Candidate, Spread]:
     """Every plan that is worth a look, with addresses, and who computes what."""
-    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    steps = _rows.row_steps(plan)
     alone = tuple(range(i, i + 1) for i in range(len(steps)))
 
     def partitions(p: Plan) -> list[Sequence[range]]:
@@ -95,7 +95,7 @@ class Spread:
     @cached_property
     def rows(self) -> list[RowStep]:
         """The steps in terms of rows."""
-        return [_rows.row_step(self.plan, s) for s in self.plan.steps]
+        return _rows.row_steps(self.plan)
 
     @cached_property
     def variants(self) -> Mapping[int, Mapping[int, Step]]:

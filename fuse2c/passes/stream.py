@@ -26,7 +26,7 @@ def run(plan: Plan) -> Plan:
     """A schedule of row calls, the tensors that become rings, and kernels whose scratch fits."""
     if not plan.steps or plan.options.cores > 1:
         return plan         # all results are constants; or spread.py has the schedule
-    steps = [_rows.row_step(plan, s) for s in plan.steps]
+    steps = _rows.row_steps(plan)
     space = Space(plan, steps)
     found = space.candidates()
     if plan.options.input_rows:
@@ -38,7 +38,8 @@ def run(plan: Plan) -> Plan:
                     f"{len(g)} steps row by row") for g in found[best] if len(g) > 1]
     log += [*_slim.log(plan, best.plan), *_search.refusals(found, best),
             _search.gap(best, space.placed, space.partitions, space.least_cycles, space.least_peak)]
-    chosen = scheduled(replace(plan, steps=best.plan.steps), steps, found[best])
+    plan = replace(plan, steps=best.plan.steps)
+    chosen = scheduled(plan, _rows.row_steps(plan), found[best])
     return replace(chosen, front=tuple(map(point, _search.unbeaten(found))), point=point(best),
                    decisions=plan.decisions + tuple(log))
 
@@ -61,10 +62,11 @@ class Space:
 
     def candidates(self) -> dict[Candidate, Groups]:
         """Every plan that is worth a look, with addresses, and its groups; in an order that does not depend on chance."""
-        plan, steps, options = self.plan, self.steps, _slim.variants(self.plan)
+        plan, options = self.plan, _slim.variants(self.plan)
         self.least_cycles = price.of_steps(plan).cycles
         found: dict[Candidate, Groups] = {}
         for p in (plan, *([_slim.slimmest(plan, options)] if options else [])):
+            steps = self.steps if p is plan else _rows.row_steps(p)
             work, parts = price.of_steps(p), _groups.front(p, steps)
             some = thinned(p, work, parts)
             self.placed, self.partitions = self.placed + len(some), self.partitions + len(parts)
@@ -73,8 +75,8 @@ class Space:
                       for part in (*some, widest(steps))}
         near = dict.fromkeys(found[c] for c in _search.ranked(found)) if options else {}
         for groups in itertools.islice(near, REFINED):
-            for p in levels(scheduled(plan, steps, groups), options):
-                found[candidate(p, price.of_steps(p), True)] = groups
+            for p in levels(scheduled(plan, self.steps, groups), options):
+                found[candidate(scheduled(p, _rows.row_steps(p), groups), price.of_steps(p), True)] = groups
         return found
 
 
@@ -174,5 +176,6 @@ def rings_of(plan: Plan, steps: list[RowStep], groups: Sequence[range], order: l
     inner = [s.writes for i, s in enumerate(steps) if len(groups[where[i]]) > 1 and s.out_rows == s.rows
              and s.writes not in owned | whole and s.writes not in plan.inlaid and len(users[s.writes]) == 1]
     found = _rows.lives(plan, steps, order, inner)
-    rings = {t: _rows.ring_rows(life) for t, life in found.items()}
+    tiles = _rows.tiles(steps)
+    rings = {t: _rows.rounded(_rows.ring_rows(life), tiles.get(t, 1)) for t, life in found.items()}
     return {t: n for t, n in rings.items() if n < len(found[t].born)}

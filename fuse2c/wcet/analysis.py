@@ -10,6 +10,7 @@ from typing import Any
 from fuse2c.errors import Refused, did_you_mean
 from fuse2c.target import CORES, load
 from fuse2c.wcet import image as images
+from fuse2c.wcet.arithmetic import ASSUMED
 from fuse2c.wcet.cycles import REFILL, Costs
 from fuse2c.wcet.engine import Engine
 from fuse2c.wcet.given import read
@@ -24,8 +25,6 @@ ASSUMPTIONS = (
     "arguments are numbers or pointers to objects outside the analysed frames; unsigned arithmetic on them does not wrap",
     "the stack is 8-byte aligned at the entry, as the procedure call standard demands",
 )
-ARITHMETIC = ("loops turn at most once for each bit of a number (float 23, double 52, int64 64; division of int32 5 times, of "
-              "uint32 3 times) in ")
 OBJECTS = "the arguments point to objects: none is 0"
 ALIGNED = "the arena that the caller passes is 8-byte aligned, and no other object lies in it"
 NAMED = "the core is a {}: the program itself names only its architecture"
@@ -148,18 +147,19 @@ def analyse(path: Path, entry: str, core: str, multiply: int, interface: Interfa
         + ((ALIGNED,) if interface.arena is not None else ())
         + ((NAMED.format(core),) if guessed else ())
         + engine.given.texts
-        + ((ARITHMETIC + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
+        + ((ASSUMED + ", ".join(sorted(facts.trusted)),) if facts.trusted else ()) + (TIMING if costs.known else ()),
         tools={name: version(name) for name in TOOLS}, steps=steps)
 
 
 def _met(engine: Engine) -> None:
-    """Refused if something was said of a place that is no loop, or no call, of what is reached."""
+    """Refused if something was said of a place that is no loop, no block, or no call, of what is reached."""
     functions = {code.function for code in engine.codes.values()}
     loops = {header for f in functions for header in f.loops}
     calls = {b.last.address for f in functions for b in f.blocks.values() if b.ends in ("invoke", "indirect")}
-    for at, known, what in ((engine.given.loops, loops, "first instruction of a loop"),
-                            (engine.given.calls, calls, "call through a pointer")):
-        if wrong := sorted(set(at) - known):
+    never = {at for at, most in engine.given.loops.items() if most == 0 and any(at in f.blocks for f in functions)}
+    for at, known, what in ((set(engine.given.loops) - never, loops, "first instruction of a loop"),
+                            (set(engine.given.calls), calls, "call through a pointer")):
+        if wrong := sorted(at - known):
             raise Refused(f"{engine.image.place(wrong[0])} is no {what} that is reached",
                           hint="there are: " + ", ".join(map(engine.image.place, sorted(known))) if known else "there is none")
 

@@ -12,6 +12,7 @@ from fuse2c.wcet.image import THUMB
 from fuse2c.wcet.operands import PC, Mem
 
 EXIT = -1
+NEVER_RETURN = ("__stack_chk_fail", "abort", "exit", "_exit", "_Exit", "__assert_func", "longjmp")
 TABLE_HELPERS = {"__gnu_thumb1_case_uqi": (1, False), "__gnu_thumb1_case_sqi": (1, True),
                  "__gnu_thumb1_case_uhi": (2, False), "__gnu_thumb1_case_shi": (2, True),
                  "__gnu_thumb1_case_si": (4, True)}
@@ -149,6 +150,8 @@ class Function:
             to = target(i)
             if self.inside(to) and not self._decoder.image.begins(to):
                 return Block(0, [], "jump", to, bool(i.cond), [to, *following])     # Armv6-M's far jump: LR was saved
+            if not i.cond and self.place(to) in NEVER_RETURN:
+                return Block(0, [], "call", to)         # what lies behind is another part of the function, or none
             helper = TABLE_HELPERS.get(self.place(to))
             behind = sorted({*extra, *self._helper_table(i.end, *helper)}) if helper else [i.end]
             return Block(0, [], "call", to, bool(i.cond), behind)

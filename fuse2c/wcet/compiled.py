@@ -10,11 +10,12 @@ from fuse2c.wcet import values
 from fuse2c.wcet.cfg import Block, Function
 from fuse2c.wcet.cycles import Costs
 from fuse2c.wcet.decode import Instruction
+from fuse2c.wcet.memory import Memory
 from fuse2c.wcet.parts import FLAGS, Part
 from fuse2c.wcet.regions import joins
 from fuse2c.wcet.slicing import parts_of
 
-Run = Callable[[list, Any, values.Memory], Any]
+Run = Callable[[list, Any, Memory], Any]
 """Registers and memory are changed in place; the flags are passed and returned."""
 
 
@@ -115,7 +116,7 @@ def edge_of(function: Function, start: int | None, to: int) -> Edge | None:
     return Edge(entered, turn, aside) if entered or turn else None
 
 
-def _nothing(registers: list, flags: Any, memory: values.Memory) -> Any:
+def _nothing(registers: list, flags: Any, memory: Memory) -> Any:
     return flags
 
 

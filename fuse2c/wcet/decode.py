@@ -20,7 +20,7 @@ INVERSE = {c: CONDITIONS[n ^ 1] for n, c in enumerate(CONDITIONS)}
 SYNONYMS = {"cs": "hs", "cc": "lo"}
 NAMES = {"ldmia": "ldm", "ldmfd": "ldm", "stmia": "stm", "stmea": "stm", "stmfd": "stmdb", "ldmea": "ldmdb",
          "addw": "add", "subw": "sub", "movw": "mov", "neg": "rsb", "vldmia": "vldm", "vstmia": "vstm", "sev": "nop",
-         "yield": "nop", "clrex": "nop"}
+         "yield": "nop", "clrex": "nop", "pld": "nop", "pldw": "nop", "pli": "nop"}
 EXCLUSIVE_LOAD, EXCLUSIVE_STORE = "exclusive load", "exclusive store"
 """What loads and stores that are exclusive or ordered (Armv8-M) are called: no names of instructions begin like them."""
 NAMES |= dict.fromkeys("ldrex ldrexb ldrexh lda ldab ldah ldaex ldaexb ldaexh".split(), EXCLUSIVE_LOAD)

@@ -16,6 +16,7 @@ FEW, LONG = 4, 4096             # turns of a loop: from when on it is watched, a
 MEASURED = 64                   # turns from when on counters are taken to go on as they did
 FURTHEST = 100_000_000          # turns that no analysis lives to see
 LONGEST_LOOSE = 1 << 17         # turns of a loop that data may end while a counter ends it too
+OF_THE_RESULT = ("mi", "pl", "vs", "vc")         # conditions on what a comparison computes, not on what it compares
 HINT = "end the loop by a counter with a constant limit too, or say how often it turns: --bound {}=TURNS"
 
 
@@ -50,7 +51,7 @@ def compared(i: Instruction, registers: list[Value], flags: Flags) -> Pair | Non
         return None if value is None else (value, 0)
     if flags is None or flags[0] not in ("sub", "add", "log"):
         return None
-    if flags[0] == "sub" and i.cond not in ("mi", "pl"):
+    if flags[0] == "sub" and i.cond not in OF_THE_RESULT:
         return flags[1], flags[2]
     return (flags[1] if flags[0] == "log" else flags[1] - flags[2] if flags[0] == "sub" else flags[1] + flags[2]) & M, 0
 
@@ -93,6 +94,8 @@ class Watch:
         """All known ends are counters at a constant pace, and the nearest is further than is followed."""
         blocks = [b for b in ways_out(function, header) if b in self.last]
         samples = self._samples.setdefault(header, [])
+        if samples and samples[-1].turns >= turns:              # another state's, behind
+            return
         samples.append(Sample(turns, {b: self.last[b] for b in blocks}))
         if turns < MEASURED or not blocks:
             return
@@ -111,13 +114,13 @@ def _left(block: int, last: Instruction, samples: list[Sample]) -> int | None:
     if len(pairs) < 3:
         return None
     paces = [_pace([pair[k] for pair in pairs], turns) for k in (0, 1)]
-    if None in paces or paces[0] == paces[1] or last.cond in ("vs", "vc"):
+    if None in paces or paces[0] == paces[1]:
         return None
     (a, b), (x, y) = pairs[-1], paces
     change = x - y                                          # type: ignore[operator]
     if last.cond in ("eq", "ne", ""):
         return until_equal(a - b & M, change & M) or 1 << 32
-    bias = SIGN if last.cond in ("lt", "le", "gt", "ge", "mi", "pl") else 0
+    bias = SIGN if last.cond in ("lt", "le", "gt", "ge", *OF_THE_RESULT) else 0
     return min(_wraps(a - b & M, change), _wraps(a ^ bias, x), _wraps(b ^ bias, y))         # type: ignore[arg-type]
 
 

@@ -15,12 +15,13 @@ from fuse2c.wcet.compiled import Step, edge_of
 from fuse2c.wcet.decode import LOST, Instruction
 from fuse2c.wcet.endless import HINT, Watch, compared
 from fuse2c.wcet.machine import MOST_BLOCKS, RETURN, Again, Facts
+from fuse2c.wcet.memory import Memory
 from fuse2c.wcet.operands import LR, SP
 from fuse2c.wcet.parts import LENGTH
 from fuse2c.wcet.slicing import computes
 from fuse2c.wcet.state import State, Summary
 from fuse2c.wcet.switches import goals
-from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Memory, Value, holds, pointer, window
+from fuse2c.wcet.values import ARENA_START, FIRST, STACK, TOP, Value, holds, pointer, window
 from fuse2c.wcet.ways import Ways
 
 APART, MOST_APART = 32, 20_000
@@ -110,7 +111,8 @@ class Engine(Ways):
                 self._skip(state, step)
             self._execute(state, step)
             after = self._leave(state, step)
-            if not alone or len(after) != 1 or not after[0].frames or after[0].pc in self.given.loops:
+            if not alone or len(after) != 1 or not after[0].frames or self._limits.get(after[0].pc) is not None \
+                    or after[0].pc in self.given.loops:
                 return after
             state = after[0]
 
@@ -122,7 +124,8 @@ class Engine(Ways):
         if self.facts.blocks > most:
             raise Refused(f"no end after {most} basic blocks, at {self.image.place(state.pc)}")
         if step.block.ends == LOST:
-            raise Refused(step.block.last.text, hint=step.block.last.kind)
+            place = self.image.place(step.block.start)
+            raise Refused(step.block.last.text, hint=step.block.last.kind or f"if no run gets there, say so: --bound {place}=0")
         try:
             state.flags = step.run(state.registers, state.flags, state.memory)
         except Refused as error:
@@ -162,7 +165,7 @@ class Engine(Ways):
         taken = self._decide(state, step)
         if taken is None:
             join = state.frames[-1].code.join(block.start)
-            if join is not None and self._apart == 1:
+            if join is not None and self._apart == 1 and not self.given.loops:
                 self._both(state, step, join)
                 edge = edge_of(state.frames[-1].code.function, block.start, join)
                 if edge is not None:
@@ -181,11 +184,12 @@ class Engine(Ways):
         return [state]
 
     def _possible(self, state: State) -> bool:
-        """Whether a loop has not turned more often than the user says or its function's name promises."""
-        turns = state.turns.get(state.pc, 0)
+        """Whether a block may be reached, and a loop has not turned more often, than the user says or its function's name
+        promises."""
         given = state.pc in self.given.loops
-        limit = self._limit(state.pc) if (given or turns > 1) and state.pc in state.frames[-1].code.function.loops else None
-        if limit is None or turns <= limit:
+        if state.pc not in state.frames[-1].code.function.loops:
+            return not given or self.given.loops[state.pc] > 0
+        if not self._over(state, state.pc):
             return True
         if not given:
             self.facts.trusted.add(self._name(state))

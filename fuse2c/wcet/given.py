@@ -13,8 +13,8 @@ F4 = re.compile(r'\s*loop\s+"([^"]+)"\s*(?:\+\s*(0x[0-9a-fA-F]+|\d+))?\s+max\s+(
 
 @dataclass(frozen=True)
 class Given:
-    """`loops`: the most turns for each entry of a loop, by its header; `calls`: functions, by the address of the call. `texts`:
-    the same as the user wrote it, for the list of assumptions."""
+    """`loops`: the most turns for each entry of a loop, by its header, and 0 for other blocks that are never reached;
+    `calls`: functions, by the address of the call; `texts`: the same as the user wrote it, for the list of assumptions."""
 
     loops: dict[int, int] = field(default_factory=dict)
     calls: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -35,7 +35,8 @@ def read(image: Image, bounds: Iterable[str], calls: Iterable[str]) -> Given:
         if not turns.strip().isdecimal():
             raise Refused(f"{text!r} says no number of turns", hint="such as --bound f+0x12=40")
         loops[_address(image, place)] = int(turns)
-        texts.append(f"the loop at {place.strip()} turns at most {int(turns)} times for each entry")
+        texts.append(f"the loop at {place.strip()} turns at most {int(turns)} times for each entry" if int(turns) else
+                     f"no run reaches {place.strip()}: what is there is never executed")
     for text in calls:
         place, _, names = text.partition("=")
         called[_address(image, place)] = tuple(image.entry(name.strip()) for name in names.split(","))

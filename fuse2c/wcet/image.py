@@ -20,6 +20,7 @@ SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS = 1, 2, 4, 0x400
 UNREADABLE = (ELFError, ConstructError, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
               ValueError, OSError, RecursionError)
 ABI = "__aeabi_"
+CANARY = 0x5AFEC0DE     # stands for the number that stack protectors compare
 THUMB = 1               # lowest bit of a code address
 # Tag_CPU_arch of the ABI's build attributes, to the smallest core that has it.
 ARCHITECTURES = {11: "cortex-m0plus", 12: "cortex-m0plus", 10: "cortex-m3", 13: "cortex-m4", 16: "cortex-m0plus",
@@ -126,7 +127,7 @@ def load(path: Path) -> Image:
             if elf["e_type"] not in ("ET_EXEC", "ET_DYN"):
                 raise Refused(f"{path.name} is not linked", hint="analyse the program that runs, not an object file")
             _whole(elf, path.name, len(data))
-            return Image(path, hashlib.sha256(data).hexdigest(), *_core(elf), _regions(elf), *_symbols(elf))
+            return Image(path, hashlib.sha256(data).hexdigest(), *_core(elf), [*_regions(elf), *_guard(elf)], *_symbols(elf))
     except UNREADABLE as error:
         raise Refused(f"{path.name} is not an ELF file that can be read: {error}") from error
 
@@ -156,6 +157,14 @@ def _regions(elf: ELFFile) -> list[Region]:
             start = section["sh_addr"]
             found.append(Region(start, start + len(data), data, bool(flags & SHF_EXECINSTR)))
     return found
+
+
+def _guard(elf: ELFFile) -> list[Region]:
+    """The word that stack protectors compare, which is the same all the time; what it is does not matter."""
+    table: Any = elf.get_section_by_name(".symtab")
+    found = table.get_symbol_by_name("__stack_chk_guard") if table is not None else None
+    return [Region(s["st_value"], s["st_value"] + 4, CANARY.to_bytes(4, "little"), False) for s in found or ()
+            if s["st_shndx"] != "SHN_UNDEF"]
 
 
 def _symbols(elf: ELFFile) -> tuple[list[tuple[int, int, str]], list[tuple[int, bool]]]:

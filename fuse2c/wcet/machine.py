@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fuse2c.errors import Refused
+from fuse2c.wcet import arithmetic
 from fuse2c.wcet.cfg import Function
 from fuse2c.wcet.compiled import Code, Edge, Run, Step, edge_of
 from fuse2c.wcet.cycles import Costs
@@ -25,15 +26,6 @@ HEAP = ("malloc", "calloc", "realloc", "free", "_malloc_r", "_sbrk_r", "sbrk")
 
 UNKNOWN_STACK = "the stack pointer is set to a value that is not known"
 COMPILER_RUNTIME = ("__aeabi_", "__divsi3", "__udivsi3")      # their unrolled divisions are entered in the middle
-
-
-ARITHMETIC = (("__aeabi_d", 52), ("__aeabi_cd", 52), ("__aeabi_f", 23), ("__aeabi_cf", 23), ("__aeabi_i2", 64),
-              ("__aeabi_ui2", 64), ("__aeabi_l2", 64), ("__aeabi_ul2", 64), ("__aeabi_idiv", 5), ("__aeabi_uidiv", 3),
-              ("__divsi3", 5), ("__udivsi3", 3), ("__divdi3", 64), ("__udivdi3", 64), ("__moddi3", 64), ("__umoddi3", 64),
-              ("__udivmoddi4", 64))
-"""The compiler's routines, and the most turns of a loop that data ends. One that shifts a number until its highest bit is
-set: of a significand, as many as it has bits behind the point. Divisions: of 64 bits, one for each bit of the quotient; of
-32 bits, six or eight bits a turn."""
 
 
 class Again(Exception):
@@ -179,16 +171,24 @@ class Machine:
         turns = state.turns[header] + n
         state.turns[header] = turns
         state.totals[header] = state.totals.get(header, 0) + n
-        if turns > self.facts.bounds.get(header, 0) and turns <= self.given.loops.get(header, turns):
+        if turns > self.facts.bounds.get(header, 0) and not self._over(state, header):
             self.facts.bounds[header] = turns
+
+    def _over(self, state: State, header: int) -> bool:
+        """Whether a loop has turned more often than the user says, or than its function's name promises and data ended it."""
+        limit = self._limit(header)
+        return (limit is not None and state.turns.get(header, 0) > limit
+                and (header in self.given.loops or header in state.loose))
 
     def _limit(self, header: int) -> int | None:
         """The most turns of a loop that data ends, where the user or the function's name tells it."""
         if header in self.given.loops:
             return self.given.loops[header]
         if header not in self._limits:
+            function = next(c.function for c in self.codes.values() if header in c.function.loops)
             name = self.image.place(self.image.extent(header)[0])
-            self._limits[header] = next((n for start, n in ARITHMETIC if name.startswith(start)), None)
+            loop = [i for b in sorted(function.loops[header]) for i in function.blocks[b].instructions]
+            self._limits[header] = arithmetic.turns(name, loop)
         return self._limits[header]
 
     def _enter(self, state: State, entry: int, back: int, call: int, prefix: tuple[int, ...],

@@ -1,13 +1,15 @@
 """An abstract machine state, and how two of them become one."""
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fuse2c.errors import InternalError
 from fuse2c.wcet.compiled import Code
+from fuse2c.wcet.memory import Memory
 from fuse2c.wcet.parts import FLAGS
-from fuse2c.wcet.values import Flags, Memory, Value, inside
+from fuse2c.wcet.values import Flags, Value, inside
 
 
 class Summary(NamedTuple):
@@ -72,7 +74,7 @@ class State:
 
     def distance(self, other: State) -> int:
         """In how many registers and words of the stack two states differ."""
-        registers = sum(a != b for a, b in zip(self.registers, other.registers, strict=True))
+        registers = sum(map(operator.ne, self.registers, other.registers))
         words = 0 if self.memory.same(other.memory) else 1 + len(self.memory.words.items() ^ other.memory.words.items())
         return registers + words + (self.flags != other.flags)
 

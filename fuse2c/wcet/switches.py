@@ -43,27 +43,45 @@ def goals(function: Function, block: Block, registers: list[Value], image: Image
 
     `registers`: their values before the block.
     """
-    way = _way(function, block)
-    path = _Path(registers, image, {r for one in way[:-1] for i in one.instructions for r in _written(i)})
-    for at, one in enumerate(way):
-        for i in one.instructions[:-1]:
-            path.run(i)
-        if at + 1 < len(way):
-            path.run(one.last)
-            path.pass_on(one, way[at + 1].start)
-    target = path.target(block.last, function.helper(block))
-    return None if target is None else _enumerate(function, target, image)
+    found: set[int] = set()
+    for way in _ways(function, block):
+        path = _Path(registers, image, {r for one in way[:-1] for i in one.instructions for r in _written(i)})
+        for at, one in enumerate(way):
+            for i in one.instructions[:-1]:
+                path.run(i)
+            if at + 1 < len(way):
+                path.run(one.last)
+                path.pass_on(one, way[at + 1].start)
+        target = path.target(block.last, function.helper(block))
+        some = None if target is None else _enumerate(function, target, image)
+        if some is None:
+            return None
+        found |= some
+    return found
+
+
+def _ways(function: Function, block: Block) -> list[list[Block]]:
+    """Blocks that come right before a block, it being the last: a way for each block that leads to it. There are no others."""
+    before = _before(function, block)
+    return [[*_way(function, one), block] for one in before] or [[block]]
 
 
 def _way(function: Function, block: Block) -> list[Block]:
-    """The blocks that always come right before a block, it being the last."""
+    """The blocks that always come right before a block, and it."""
     way = [block]
     while len(way) < CHAIN:
-        before = [b for b in function.blocks.values() if way[0].start in b.successors]
-        if len(before) != 1 or before[0] in way or before[0].ends not in ("fall", "jump", "branch"):
+        before = _before(function, way[0])
+        if len(before) != 1 or before[0] in way:
             break
         way.insert(0, before[0])
     return way
+
+
+def _before(function: Function, block: Block) -> list[Block]:
+    """All blocks that lead to a block; none if control may also come from elsewhere."""
+    before = [b for b in function.blocks.values() if block.start in b.successors]
+    plain = all(b.ends in ("fall", "jump", "branch") for b in before)
+    return before if plain and block.start != function.entry else []
 
 
 def _written(i: Instruction) -> list[int]:
@@ -97,6 +115,9 @@ class _Path:
             self._compared = None
         if i.name.startswith(STORES):
             self._loaded.clear()
+            at = self._address(i.ops[1]) if i.name == "str" and not i.cond else None
+            if at is not None and isinstance(i.ops[0], Reg):
+                self._loaded[at, "ldr"] = self._now[i.ops[0].n]
         for r in _written(i):
             if value is None or i.ops[0] != Reg(r):
                 self._now[r] = Term(0, 1, Unknown())
@@ -175,16 +196,18 @@ class _Path:
             return None
         return _times(first, 1 << last.offset) if i.name == "lsl" else Term(0, 1, Unknown(M >> last.offset))
 
+    def _address(self, memory: object) -> Term | None:
+        if not isinstance(memory, Mem) or memory.update or memory.base == PC:
+            return None
+        at = _add(self._now[memory.base], Term(memory.offset & M))
+        return at if memory.index is None else _add(at, _times(self._now[memory.index], 1 << memory.shift))
+
     def _load(self, i: Instruction) -> Term | None:
         memory = i.ops[1]
-        if not isinstance(memory, Mem) or memory.update:
-            return None
-        if memory.base == PC:
+        if isinstance(memory, Mem) and memory.base == PC:
             at: Term | None = Term(((i.address + 4) & ~3) + memory.offset & M)
         else:
-            at = _add(self._now[memory.base], Term(memory.offset & M))
-        if memory.index is not None:
-            at = _add(at, _times(self._now[memory.index], 1 << memory.shift))
+            at = self._address(memory)
         if at is None:
             return None
         width, sign = WIDTHS[i.name], i.name in ("ldrsb", "ldrsh")
@@ -218,9 +241,12 @@ def _enumerate(function: Function, target: Term, image: Image) -> set[int] | Non
     if entry is None:
         return None
     at = entry.table[0] if entry.table is not None else target
-    if at.of is None or at.of.most is None or at.of.most - at.of.least >= LONGEST:
-        return None
-    for number in range(at.of.least, at.of.most + 1):
+    numbers = range(1)                  # the place in the table is known
+    if at.of is not None:
+        if at.of.most is None or at.of.most - at.of.least >= LONGEST:
+            return None
+        numbers = range(at.of.least, at.of.most + 1)
+    for number in numbers:
         to: int | None = at.offset + at.factor * number & M
         if entry.table is not None and to is not None:
             _, width, sign = entry.table

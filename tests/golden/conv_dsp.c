@@ -1,27 +1,3 @@
-/* The strip of 4 pixels from column `left` on, padding filled in. Shared by 2 steps. */
-static F2C_CORE const int8_t *digits_int8_gather4(int32_t in_w, int32_t in_c, int32_t x_sw, int32_t group_c, int8_t *edge, const int8_t *x_row, int32_t left)
-{
-    enum { X_SC = 1, FILL = -128, GROUP_STEP = 1, COLUMN_STEP = 1 };
-    int8_t *to = edge;
-    F2C_LOOPBOUND(1, 1)
-    F2C_UNROLL_BY(1)
-    for (int32_t n = 0; n < 1; ++n) {
-        F2C_LOOPBOUND(6, 6)
-        F2C_UNROLL_BY(1)
-        for (int32_t column = 0; column < 6; ++column) {
-            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
-            const int32_t inside = (ix >= 0) && (ix < in_w);
-            F2C_LOOPBOUND(1, 32)
-            for (int32_t c = 0; c < group_c; ++c) {
-                to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : FILL;
-            }
-            to += in_c;
-            F2C_UNTIED(to);       /* a column is not told by its distance to an arena of unknown place */
-        }
-    }
-    return edge;
-}
-
 /* Conv > Relu
  *   from  stem_raw; stem_relu
  *   int8 [1, 1, 8, 8] -> int8 [1, 16, 8, 8]
@@ -57,7 +33,8 @@ static F2C_CORE int32_t *digits_int8_02_conv_widen4(int32_t *t, const int8_t *s)
 static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *w, int32_t pairs, const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
     enum { Y_SC = 8 };
-    enum { WORDS = 6, PAIR = 10 };
+    enum { WORDS = 6 };
+    enum { PAIR = 10 };
     const int32_t *const end = &t[4 * WORDS];
     y_row += at;            /* and on, from output to output */
     F2C_LOOPBOUND(8, 8)
@@ -78,14 +55,39 @@ static F2C_TILE_CORE void digits_int8_02_conv_tile4(const int32_t *w, int32_t pa
     }
 }
 
+/* The strip of 4 pixels from column `left` on, padding filled in. */
+static F2C_CORE const int8_t *digits_int8_02_conv_gather4(int8_t *edge, const int8_t *x_row, int32_t left)
+{
+    enum { IN_W = 8, IN_C = 1 };
+    enum { X_SC = 1 };
+    enum { X_SW = 1, FILL = -128 };
+    enum { GROUP_STEP = 1, COLUMN_STEP = 1, GROUP_C = 1 };
+    int8_t *to = edge;
+    F2C_UNROLL_BY(1)
+    for (int32_t n = 0; n < 1; ++n) {
+        F2C_UNROLL_BY(1)
+        for (int32_t column = 0; column < 6; ++column) {
+            const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
+            const int32_t inside = (ix >= 0) && (ix < IN_W);
+            const int8_t *const from = &x_row[(inside ? ix : 0) * X_SW];
+            for (int32_t c = 0; c < GROUP_C; ++c) {
+                to[c] = inside ? from[c * X_SC] : FILL;
+            }
+            to += IN_C;
+            F2C_UNTIED(to);       /* a column is not told by its distance to an arena of unknown place */
+        }
+    }
+    return edge;
+}
+
 static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *restrict y, int32_t *restrict scratch, int32_t row, int32_t row_end)
 {
     F2C_TRAFFIC(F2C_ROWS_UNDER(3, 1, 1, 8) * 8, (row_end - row) * 128, (row_end - row) * 320);
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
-    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1, GROUP_OUT = 16 };
-    enum { DEPTH = 9, ADJACENT = 1, EDGE = 24 };
-    enum { PAIRS = 8 };
+    enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 1 };
+    enum { ADJACENT = 1, EDGE = 24 };
+    enum { GROUP_OUT = 16, DEPTH = 9, PAIRS = 8 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
         const int8_t *x_rows[K_H];     /* under the window */
@@ -104,7 +106,7 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
                 const int32_t left = (ox * STRIDE_W) - PAD_LEFT + from[ky];
                 const int32_t inside = ADJACENT && (left >= 0) && (left <= (IN_W - 6));
                 const int8_t *const s = inside ? &x_rows[ky][(left * X_SW)]
-                    : digits_int8_gather4(/* in_w */ 8, /* in_c */ 1, /* x_sw */ 1, /* group_c */ 1, edge, x_rows[ky], left);
+                    : digits_int8_02_conv_gather4(edge, x_rows[ky], left);
                 t = digits_int8_02_conv_widen4(t, s);
             }
             digits_int8_02_conv_tile4(&digits_int8_02_conv_w[0], PAIRS, scratch, y_row, ox * Y_SW);

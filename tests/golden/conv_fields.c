@@ -11,9 +11,10 @@ static F2C_CORE const int8_t *digits_int8_gather2(int32_t in_w, int32_t in_c, in
         for (int32_t column = 0; column < 4; ++column) {
             const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
             const int32_t inside = (ix >= 0) && (ix < in_w);
+            const int8_t *const from = &x_row[(inside ? ix : 0) * x_sw];
             F2C_LOOPBOUND(1, 32)
             for (int32_t c = 0; c < group_c; ++c) {
-                to[c] = inside ? x_row[(ix * x_sw) + (c * X_SC)] : FILL;
+                to[c] = inside ? from[c * X_SC] : FILL;
             }
             to += in_c;
             F2C_UNTIED(to);       /* a column is not told by its distance to an arena of unknown place */
@@ -170,8 +171,9 @@ static F2C_CORE const int8_t *digits_int8_02_conv_gather3(int8_t *edge, const in
         for (int32_t column = 0; column < 5; ++column) {
             const int32_t ix = left + (n * GROUP_STEP) + (column * COLUMN_STEP);
             const int32_t inside = (ix >= 0) && (ix < IN_W);
+            const int8_t *const from = &x_row[(inside ? ix : 0) * X_SW];
             for (int32_t c = 0; c < GROUP_C; ++c) {
-                to[c] = inside ? x_row[(ix * X_SW) + (c * X_SC)] : FILL;
+                to[c] = inside ? from[c * X_SC] : FILL;
             }
             to += IN_C;
             F2C_UNTIED(to);       /* a column is not told by its distance to an arena of unknown place */
@@ -186,7 +188,8 @@ static F2C_INLINE void digits_int8_02_conv(const int8_t *restrict x, int8_t *res
     enum { IN_H = 8, IN_W = 8, OUT_W = 8, K_H = 3 };
     enum { STRIDE_H = 1, STRIDE_W = 1, DIL_H = 1, PAD_TOP = 1, PAD_LEFT = 1 };
     enum { X_SH = 8, X_SW = 1, Y_SH = 128, Y_SW = 16, GROUP_OUT = 16 };
-    enum { DEPTH = 9, ADJACENT = 1, EDGE = 20 };
+    enum { DEPTH = 9, ADJACENT = 1 };
+    enum { EDGE = 20 };
     int8_t *const edge = (int8_t *)&scratch[EDGE];
     for (int32_t oy = row; oy < row_end; ++oy) {
         const int8_t *x_rows[K_H];     /* under the window */

@@ -1,6 +1,6 @@
 /** @file digits_int8.h
  *  digits_int8, compiled by fuse2c for: Arm Cortex-M4 with FPU.
- *  198976 multiply-accumulates and 1 kernels an inference; 11416 bytes of constants.
+ *  198976 multiply-accumulates and 1 kernels an inference; 11420 bytes of constants.
  */
 #ifndef DIGITS_INT8_H
 #define DIGITS_INT8_H

@@ -5,25 +5,19 @@
 static F2C_INLINE void digits_fp32_4_maxpool(const float *restrict x, float *restrict y, int32_t row, int32_t row_end)
 {
     F2C_TRAFFIC(F2C_ROWS_UNDER(2, 2, 0, 8) * 1024, (row_end - row) * 512, 0);
-    enum { IN_H = 8, IN_W = 8, OUT_W = 4, OUT_C = 32, K_H = 2, K_W = 2 };
+    enum { OUT_W = 4, OUT_C = 32, K_H = 2, K_W = 2 };
     enum { STRIDE_H = 2, STRIDE_W = 2, DIL_H = 1, DIL_W = 1, PAD_TOP = 0, PAD_LEFT = 0, X_SC = 1 };
     enum { X_SH = 256, X_SW = 32, Y_SH = 128, Y_SW = 32 };
     for (int32_t oy = row; oy < row_end; ++oy) {
-        const int32_t top = (oy * STRIDE_H) - PAD_TOP;
-        const int32_t ky_first = (top < 0) ? ((DIL_H - 1 - top) / DIL_H) : 0;
-        const int32_t ky_room = (IN_H - top + DIL_H - 1) / DIL_H;
-        const int32_t ky_end = (ky_room < K_H) ? ky_room : K_H;
-        const float *x_rows[K_H] = {0};
-        for (int32_t ky = ky_first; ky < ky_end; ++ky) {
-            const int32_t iy = top + (ky * DIL_H);
+        const float *x_rows[K_H];
+        const int32_t ky_first = 0, ky_end = K_H;
+        for (int32_t ky = 0; ky < K_H; ++ky) {
+            const int32_t iy = (oy * STRIDE_H) - PAD_TOP + (ky * DIL_H);
             x_rows[ky] = &x[(iy % 2) * X_SH];
         }
         float *const y_row = &y[oy * Y_SH];
         for (int32_t ox = 0; ox < OUT_W; ++ox) {
-            const int32_t left = (ox * STRIDE_W) - PAD_LEFT;
-            const int32_t kx_first = (left < 0) ? ((DIL_W - 1 - left) / DIL_W) : 0;
-            const int32_t kx_room = (IN_W - left + DIL_W - 1) / DIL_W;
-            const int32_t kx_end = (kx_room < K_W) ? kx_room : K_W;
+            const int32_t left = (ox * STRIDE_W) - PAD_LEFT, kx_first = 0, kx_end = K_W;
             const int32_t at = ox * Y_SW;
             for (int32_t c = 0; c < OUT_C; ++c) {
                 float acc = -F2C_INFINITY;

@@ -48,7 +48,8 @@ static F2C_CORE int32_t *digits_int8_04_conv_widen4(int32_t *t, const int8_t *s)
 static F2C_TILE_CORE void digits_int8_04_conv_tile4(const int32_t *w, int32_t pairs, const int32_t *t, int8_t *restrict y_row, int32_t at)
 {
     enum { Y_SW = 32 };
-    enum { WORDS = 8, PAIR = 12 };
+    enum { WORDS = 8 };
+    enum { PAIR = 12 };
     const int32_t *const end = &t[4 * WORDS];
     y_row += at;            /* and on, from output to output */
     F2C_LOOPBOUND(16, 16)
@@ -74,8 +75,7 @@ static F2C_INLINE void digits_int8_04_conv(const int8_t *restrict x, int8_t *res
     enum { OUT_W = 8 };
     enum { STRIDE_H = 1, STRIDE_W = 1 };
     enum { X_SH = 128, X_SW = 16, Y_SH = 256, Y_SW = 32 };
-    enum { GROUP_OUT = 32, DEPTH = 16 };
-    enum { PAIRS = 16 };
+    enum { GROUP_OUT = 32, DEPTH = 16, PAIRS = 16 };
     for (int32_t oy = row; oy < row_end; ++oy) {
         F2C_MACS(OUT_W * GROUP_OUT * DEPTH);
         const int32_t iy = oy * STRIDE_H;
