@@ -186,7 +186,9 @@ class RowWindow:
 Reads = tuple[tuple[int, ...], tuple[int, ...]]     # first and last row of an operand, for each row computed
 
 
-EFFORT = ("load", "multiply", "tile", "unpack")     # elements or words loaded, multiplications, tiles begun, words of weights
+# Elements or words loaded, multiplications, tiles begun, words of weights unpacked or vectors finished; lines or passes begun.
+EFFORT = ("load", "multiply", "tile", "unpack", "line")
+FUNCTION = "function"   # instructions of the runtime's functions, by kernels/functions.py: where a node does not say them
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ class Spec:
     acc: str = ""                           # C type of the accumulator, if not the usual one for the output
     channel: str = "oc"                     # what the finishing function calls the index of its tables
     flags: Mapping[str, Any] = field(default_factory=dict)          # further values for the template
-    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, per image: what its price depends on
+    effort: Mapping[str, int] = field(default_factory=dict)         # of EFFORT, FUNCTION or price.COUNTS, an image
     most: Mapping[str, int] = field(default_factory=dict)           # the same at worst, where it depends on the data
 
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fuse2c import pressure
-from fuse2c.op import EFFORT, RowWindow
+from fuse2c.kernels import functions
+from fuse2c.op import EFFORT, FUNCTION, RowWindow, bind
+from fuse2c.ops import all_ops
 from fuse2c.plan import Plan, Step
 from fuse2c.target import Clock, Price, Target
 
@@ -20,6 +22,9 @@ WORD = 4        # bytes of a load that waits
 HARD, SOFTWARE = {"fpu-sp", "fpu-dp", "vectors"}, 40     # features for floats; instructions for one without them, to one
 
 CALL, ENTRY = 16, 40        # bytes of code: of a call with the addresses of its arguments, and of the function that calls
+
+ALONE = {True: 9, False: 2}
+"""Instructions of an element of a vector that is finished alone, of reals (stored, loaded, computed) and of bytes."""
 
 COUNTS = tuple(f.name for f in fields(Price) if f.name not in ("tile_of", "cpi", "cpi_worst", "code"))
 """What is counted of a step, in the order of the fields of target.Price."""
@@ -91,9 +96,14 @@ def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
 
 def families(plan: Plan, step: Step) -> tuple[str, ...]:
     """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel; with _float32 behind
-    it where floats are computed in software, which has nothing to do with what the same kernel takes with integers."""
+    it where floats are computed in software, which has nothing to do with what the same kernel takes with integers. What ends
+    with stored values may have a price of its own: compilers use vectors for sums of floats."""
     names = (f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name)
-    return tuple(f"{n}_float32" for n in names) if in_software(plan, step) else names
+    if in_software(plan, step):
+        return tuple(f"{n}_float32" for n in names)
+    ends = (*step.node.inputs[:1], *step.node.outputs[:1])
+    stored = all(t and plan.graph.type(t).dtype.is_quantised for t in ends)
+    return (f"{names[0]}_int8", *names) if stored else names
 
 
 def in_software(plan: Plan, step: Step) -> bool:
@@ -146,8 +156,8 @@ def of_step(plan: Plan, step: Step) -> Cost:
         return Cost()
     price, images = price_of(plan, step), step.spec.images
     found = counts(plan, step, price.tile_of)
-    spilled = pressure.spilled(plan, step)
-    total, most = (instructions(price, n) + spilled for n in (found, found | _times(step.spec.most, images)))
+    more = pressure.spilled(plan, step) + of_functions(plan, step)
+    total, most = (instructions(price, n) + more for n in (found, found | _times(step.spec.most, images)))
     read, written, weights = (n * images for n in traffic(plan, step).total)
     stalls = {what: plan.target.holding(what)[1].wait_states * n / WORD
               for what, n in (("arena", read + written), ("weights", weights))}
@@ -237,13 +247,36 @@ def counts(plan: Plan, step: Step, tile_of: int) -> dict[str, float]:
     columns = names.get("OUT_W", 1)
     depth = names.get("DEPTH", step.work.macs / max(outputs, 1))
     runs = spec.flags.get("runs")       # where the kernel says how it tiles a row
-    tiles = rows * (sum((r.end - r.first) // r.size for r in runs) if runs else -(-columns // tile_of))
+    tiles = rows * (sum(r.tiles for r in runs) if runs else -(-columns // tile_of))
     across = names.get("GROUP_OUT", names.get("OUT_C", 1))
     operands = sum(g.type(t).count for t in step.node.inputs[1:] if t and g.data(t) is None)
     return {"mac": step.work.macs, "alu": step.work.alu, "output": outputs, "operand": operands, "pixel": rows * columns,
             "window": rows * columns * depth, "stream": tiles * across * depth, "block": tiles * across,
             "row": rows, "call": spec.images, **dict.fromkeys(EFFORT, 0),
-            **_times(spec.effort, spec.images)}
+            **_times({key: n for key, n in spec.effort.items() if key in COUNTS}, spec.images)}
+
+
+def of_functions(plan: Plan, step: Step) -> float:
+    """Instructions of the runtime's functions of reals: e^x, tanh and the like."""
+    g, own = plan.graph, step.spec.effort.get(FUNCTION)
+    times = plan.target.processors[step.processor].processor.function
+    if own is not None:
+        return times * own * step.spec.images
+    scalars = ((bind(g, n), all_ops()[n.op].scalar) for n in step.node.parts)
+    found = times * sum(functions.instructions(scalar(c).expr) * c.y[0].count for c, scalar in scalars
+                        if scalar is not None and not c.quantised)
+    return found + _one_by_one(plan, step)
+
+
+def _one_by_one(plan: Plan, step: Step) -> float:
+    """Instructions of finishing the elements of vectors one by one, as what is fused has no form for four of them."""
+    g, y = plan.graph, plan.graph.type(step.node.outputs[0])
+    behind = (all_ops()[n.op].scalar for n in step.node.parts[1:])
+    if "mve" not in step.kernel.needs or not step.node.parts[0].inputs:
+        return 0
+    texts = [scalar(bind(g, n)) for n, scalar in zip(step.node.parts[1:], behind, strict=True) if scalar is not None]
+    alone = any(s.tables or not s.words for s in texts if s.clamp is None)     # or read from a table
+    return alone * y.count * ALONE[y.dtype.is_float]
 
 
 def _times(effort: Mapping[str, int], images: int) -> dict[str, float]:

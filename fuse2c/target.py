@@ -33,6 +33,7 @@ class Processor:
     code: int = 500                         # bytes of a kernel's function, where its price does not say
     turn: int = 20                          # of a row inside a kernel: whose turn it is, where the row lies
     spill: float = 0.0                      # of a value that a loop has no register for, an element; 0: unknown
+    function: float = 1.0                   # of a function of the runtime, for each that it takes on a core with an FPU
     clock_hz: int = 0                       # the usual clock; 0: unknown, and no time can be given
     registers: int = 13                     # r0 to r12, what a kernel may keep live
     cpi: float = 1.0                        # cycles an instruction takes, typically, code and data without wait states
@@ -119,6 +120,7 @@ class Price:
     multiply: float = 0.0
     tile: float = 0.0
     unpack: float = 0.0
+    line: float = 0.0
     tile_of: int = 1                        # pixels of a tile
     code: float = 0.0                       # bytes of its function in flash; 0: the processor's
     cpi: float = 0.0                        # 0: the processor's

@@ -143,6 +143,20 @@ static inline int32_t f2c_rows_under(int32_t row, int32_t row_end, int32_t exten
 #define F2C_MAX(a, b) (((a) < (b)) ? (b) : (a))
 #endif
 
+/** F2C_RECIPROCAL(numerator, sum): see f2c_reciprocal. Armv6-M has no division. */
+#if defined(__thumb__) && !defined(__thumb2__)
+#define F2C_RECIPROCAL(numerator, sum) f2c_reciprocal_by_bits((numerator), (sum))
+#else
+#define F2C_RECIPROCAL(numerator, sum) f2c_reciprocal_by_parts((numerator), (sum))
+#endif
+
+/** F2C_MAX_NARROW(a, b): of numbers of at most 16 bits. */
+#if defined(__thumb__) && !defined(__thumb2__)
+#define F2C_MAX_NARROW(a, b) ((a) + (((b) - (a)) & ~(((b) - (a)) >> 31)))
+#else
+#define F2C_MAX_NARROW(a, b) F2C_MAX((a), (b))
+#endif
+
 /** F2C_SATURATE(y, name, low, high, v, shift): y = v >> shift limited to low..high, the range of 8 bits that the
  *  instruction `name` has; shift 1..31. One instruction where the compiler knows the shift; masks where the core has
  *  no conditional instructions either, so that there is one path. */

@@ -89,15 +89,25 @@
 #define F2C_MVE_BLOCK(arm, ...) __VA_ARGS__
 #endif
 
-/** F2C_LIMIT(y, v, sign, name, limit): y = v, but `limit` in the lanes that are lt, or gt, it: `sign` says so to the assembler,
- *  `name` to an intrinsic. gcc 12 would take the predicate to a core register and back. */
+/** F2C_LIMIT(y, v, limit, a, b, operands): y = v, but `limit` in the lanes where a > b, which are these two; `operands` are their
+ *  numbers for the assembler, "3" for the limit. "gt" does not hold for NaN, "lt" would. gcc 12 would take the predicate to a core
+ *  register and back. */
 #if defined(__clang__)
-#define F2C_LIMIT(y, v, sign, name, limit) (y = vpselq_f32(vdupq_n_f32(limit), v, vcmp##name##q_n_f32(v, limit)))
+#define F2C_LIMIT(y, v, limit, a, b, operands) (y = vpselq_f32(limit, v, vcmpgtq_f32(a, b)))
 #else
-#define F2C_LIMIT(y, v, sign, name, limit) \
+#define F2C_LIMIT(y, v, limit, a, b, operands) \
     mve_pred16_t f2c_lanes; \
-    __asm__("vcmp.f32 " sign ", %q2, %3\n\tvpsel %q0, %q4, %q2" \
-            : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "r"(limit), "w"(vdupq_n_f32(limit)))
+    __asm__("vcmp.f32 gt, " operands "\n\tvpsel %q0, %q3, %q2" : "=w"(y), "=Up"(f2c_lanes) : "w"(v), "w"(limit))
+#endif
+
+/** F2C_LARGER(y, a, v): y = a, but v in the lanes where a is a number and not >= v: "lt" holds for what has no order, too. */
+#if defined(__clang__)
+#define F2C_LARGER(y, a, v) (y = vpselq_f32(v, a, vcmpeqq_m_f32(a, a, vcmpltq_f32(a, v))))
+#else
+#define F2C_LARGER(y, a, v) \
+    mve_pred16_t f2c_lanes; \
+    __asm__("vpt.f32 lt, %q2, %q3\n\tvcmpt.f32 eq, %q2, %q2\n\tvpsel %q0, %q3, %q2" \
+            : "=w"(y), "=Up"(f2c_lanes) : "w"(a), "w"(v))
 #endif
 
 #endif /* F2C_CONFIG_ARM_H */

@@ -30,6 +30,12 @@ static inline int32_t f2c_max_s32(int32_t a, int32_t b)
     return F2C_MAX(a, b);
 }
 
+/** The greater of two numbers of at most 16 bits. */
+static inline int32_t f2c_max_s16(int32_t a, int32_t b)
+{
+    return F2C_MAX_NARROW(a, b);
+}
+
 /** v limited to low..high. */
 static inline int32_t f2c_clamp_s32(int32_t v, int32_t low, int32_t high)
 {
@@ -214,8 +220,19 @@ static inline uint32_t f2c_exp_product(const uint32_t *factors, int32_t d, int32
     return (uint32_t)((product + ((uint64_t)1 << (shift - 1))) >> shift);
 }
 
+/** How many bits v has, v < 2^31: by halves, since not all cores count zeros. */
+static inline int32_t f2c_bit_length(uint32_t v)
+{
+    const uint32_t a = ((0xFFFFu - v) >> 31) << 4;
+    const uint32_t b = ((0xFFu - (v >> a)) >> 31) << 3;
+    const uint32_t c = ((0xFu - (v >> (a + b))) >> 31) << 2;
+    const uint32_t d = ((3u - (v >> (a + b + c))) >> 31) << 1;
+    const uint32_t e = (1u - (v >> (a + b + c + d))) >> 31;
+    return (int32_t)(a + b + c + d + e + (v >> (a + b + c + d + e)));
+}
+
 /** numerator / sum, rounded down, for numerator < 2^54 and a quotient below 2^31: always 31 steps, no branch. */
-static inline uint32_t f2c_reciprocal(uint64_t numerator, uint32_t sum)
+static inline uint32_t f2c_reciprocal_by_bits(uint64_t numerator, uint32_t sum)
 {
     int64_t rest = (int64_t)numerator, part = (int64_t)((uint64_t)sum << 30);
     uint32_t quotient = 0u;
@@ -227,6 +244,28 @@ static inline uint32_t f2c_reciprocal(uint64_t numerator, uint32_t sum)
         part >>= 1;
     }
     return quotient;
+}
+
+/** The same for sum < 2^31 by quotients of 32 bits. Each is of a divisor that is rounded up, so that none is too large: the
+ *  first leaves less than 2^18 times the divisor, the second less than 2^7, the third less than 2. */
+static inline uint32_t f2c_reciprocal_by_parts(uint64_t numerator, uint32_t sum)
+{
+    const int32_t up = 31 - f2c_bit_length(sum);
+    const uint32_t divisor = sum << up;
+    const uint64_t whole = numerator << up;
+    const uint32_t first = ((uint32_t)(whole >> 32) / ((divisor >> 16) + 1u)) << 16;
+    const uint64_t rest = whole - ((uint64_t)first * divisor);
+    const uint32_t second = (uint32_t)(rest >> 18) / ((divisor >> 18) + 1u);
+    const uint64_t little = rest - ((uint64_t)second * divisor);
+    const uint32_t third = (uint32_t)(little >> 8) / ((divisor >> 8) + 1u);
+    const uint32_t last = (uint32_t)little - (third * divisor);
+    return first + second + third + ((divisor - 1u - last) >> 31);
+}
+
+/** The same by the quicker of both. */
+static inline uint32_t f2c_reciprocal(uint64_t numerator, uint32_t sum)
+{
+    return F2C_RECIPROCAL(numerator, sum);
 }
 
 #endif /* F2C_QUANT_H */

@@ -95,8 +95,18 @@ static F2C_INLINE f2c_reals f2c_reals_mul(f2c_reals a, f2c_reals b)
 static F2C_INLINE f2c_reals f2c_reals_max(f2c_reals v, float low)
 {
     f2c_reals y;
-    F2C_MVE(F2C_LIMIT(y, v, "lt", lt, low),
+    F2C_MVE(const f2c_reals least = vdupq_n_f32(low);
+            F2C_LIMIT(y, v, least, least, v, "%q3, %q2"),
             F2C_LANES(4) y.at[i] = (v.at[i] < low) ? low : v.at[i]);
+    return y;
+}
+
+/** The greater of both in each lane; the first NaN stays. */
+static F2C_INLINE f2c_reals f2c_reals_larger(f2c_reals a, f2c_reals v)
+{
+    f2c_reals y;
+    F2C_MVE(F2C_LARGER(y, a, v),
+            F2C_LANES(4) y.at[i] = ((a.at[i] < v.at[i]) || ((v.at[i] != v.at[i]) && (a.at[i] == a.at[i]))) ? v.at[i] : a.at[i]);
     return y;
 }
 
@@ -104,7 +114,8 @@ static F2C_INLINE f2c_reals f2c_reals_max(f2c_reals v, float low)
 static F2C_INLINE f2c_reals f2c_reals_min(f2c_reals v, float high)
 {
     f2c_reals y;
-    F2C_MVE(F2C_LIMIT(y, v, "gt", gt, high),
+    F2C_MVE(const f2c_reals most = vdupq_n_f32(high);
+            F2C_LIMIT(y, v, most, v, most, "%q2, %q3"),
             F2C_LANES(4) y.at[i] = (v.at[i] > high) ? high : v.at[i]);
     return y;
 }

@@ -27,17 +27,6 @@ static inline int32_t f2c_unit(float v)
     return (int32_t)((f2c_bits(v) >> 23) & 255u) - 150;
 }
 
-/** How many bits v has, v < 2^31: by halves, since not all cores count zeros. */
-static inline int32_t f2c_bit_length(uint32_t v)
-{
-    const uint32_t a = ((0xFFFFu - v) >> 31) << 4;
-    const uint32_t b = ((0xFFu - (v >> a)) >> 31) << 3;
-    const uint32_t c = ((0xFu - (v >> (a + b))) >> 31) << 2;
-    const uint32_t d = ((3u - (v >> (a + b + c))) >> 31) << 1;
-    const uint32_t e = (1u - (v >> (a + b + c + d))) >> 31;
-    return (int32_t)(a + b + c + d + e + (v >> (a + b + c + d + e)));
-}
-
 /** v rounded to 24 significant bits, half to even, as a float would hold it; |v| < 2^55. */
 static inline int64_t f2c_round24(int64_t v)
 {

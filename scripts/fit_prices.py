@@ -44,17 +44,19 @@ from fuse2c.target import Price
 # How each model is planned: so that there are steps of all kernels.
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"fuse": False}, {"winograd": "auto"})
 OFFERS = ("blocks", "zeros")        # what kernels of pruned models are offered for, planned for each
-BY_OPERATOR = ("elementwise",)      # kernels whose prices differ by the operator that they end with
+BY_OPERATOR = ("elementwise", "elementwise_mve")      # kernels whose prices differ by the operator that they end with
 BY_END = ("DequantizeLinear",)      # what ends a kernel so that it finishes elements one by one
 UNLIMITED = 2 ** 40
 TILES = (1, 2, 3, 4, 6, 8)
-MOST, MOST_OF_OTHERS = {"call": 2000, "row": 1000, "pixel": 1000}, 100      # instructions: beyond that it is no price,
+MOST, MOST_OF_OTHERS = {"call": 2000, "row": 300, "pixel": 300}, 100      # instructions: beyond that it is no price,
 SOFTWARE = 20                   # or, with floats in software, beyond so many times that
-OTHERS = 0.2                    # the weight of steps of random models, and of unfused plans
+OTHERS = 0.3                    # the weight of steps of random models, and of unfused plans
 OF_A_STEP = 60                  # instructions of a call of <name>_step around the row itself
+OWN = EFFORT[:4]                # what kernels say that say what they do, all of it
 FEW = 6                         # different steps from which on all counts are fitted
 # share of instructions from which a step counts in full (tests: 0.01 of plans with fewer instructions); the weight of others
 MATTERS, LIGHT = 0.007, 0.1
+SHORT = 6000                    # instructions up to which a step of a drawn model counts little: its loops are unrolled
 
 
 @dataclass(frozen=True)
@@ -178,13 +180,15 @@ def fitted(group: list[Sample]) -> Price:
     best: tuple[float, Price] | None = None
     usable, times = known_from(group), SOFTWARE if price.in_software(group[0].plan, group[0].step) else 1
     want = np.array([s.instructions for s in group], float)
-    weight = np.array([(1.0 if s.given else OTHERS) if s.share > MATTERS else LIGHT for s in group])
+    rest = 1 - np.array([price.of_functions(s.plan, s.step) for s in group]) / want
+    weight = np.array([LIGHT if s.share <= MATTERS else 1.0 if s.given else OTHERS if s.instructions > SHORT else LIGHT
+                       for s in group])
     for tile in TILES:
         rows = [price.counts(s.plan, s.step, tile) for s in group]
         found = np.array([[row[key] for key in price.COUNTS] for row in rows]) / want[:, None]
         scale = np.maximum(found.max(axis=0), 1e-12)
         most = np.array([MOST.get(key, MOST_OF_OTHERS) * (key in usable) for key in price.COUNTS]) * scale * times
-        x, worst = minimax(found / scale, weight, most)
+        x, worst = minimax(found / scale, rest, weight, most)
         if best is None or worst < best[0] * (1 - 1e-3):
             values = {key: float(f"{v:.4g}") for key, v in zip(price.COUNTS, x / scale, strict=True)}
             best = worst, Price(**values, tile_of=tile)
@@ -197,7 +201,7 @@ def fitted(group: list[Sample]) -> Price:
 def known_from(group: list[Sample]) -> tuple[str, ...]:
     """The counts that so many different steps can tell apart: few of them, and what matters most, from few steps."""
     different = len({s.instructions for s in group})
-    if all(set(s.step.spec.effort) == set(EFFORT) for s in group):
+    if all(set(s.step.spec.effort) >= set(OWN) for s in group):
         return (*EFFORT, "alu", "output", "operand", "row", "call")      # the kernels say themselves what they do
     main = "mac" if any(s.step.work.macs for s in group) else "output"
     return price.COUNTS if different > FEW else (main, "output", "row") if different > 2 else (main,)
@@ -205,7 +209,7 @@ def known_from(group: list[Sample]) -> tuple[str, ...]:
 
 def family_of(s: Sample) -> str:
     """The name that its price is listed under."""
-    finer, family = price.families(s.plan, s.step)
+    finer, *_, family = price.families(s.plan, s.step)
     ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
     return finer if s.step.kernel.name in BY_OPERATOR or ends in BY_END else family
 
@@ -215,8 +219,8 @@ def rare(group: list[Sample]) -> bool:
     return len({s.instructions for s in group}) <= FEW and not any(s.given and s.share > MATTERS for s in group)
 
 
-def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, float]:
-    """x between 0 and `most` with the least largest weight * |a x - 1|, and of those nearly the least mean error."""
+def minimax(a: np.ndarray, b: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, float]:
+    """x between 0 and `most` with the least largest weight * |a x - b|, and of those nearly the least mean error."""
     n, k = a.shape
     # Variables: x, the largest error, each error; the largest counts for as much as all the others.
     cost = np.concatenate([np.zeros(k), [1.0], np.full(n, 1.0 / n)])
@@ -224,7 +228,7 @@ def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.nda
     top, single = np.ones((n, 1)), np.eye(n)
     upper = np.block([[w * a, -top, np.zeros((n, n))], [-w * a, -top, np.zeros((n, n))],
                       [w * a, 0 * top, -single], [-w * a, 0 * top, -single]])
-    bound = np.concatenate([weight, -weight, weight, -weight])
+    bound = np.concatenate([weight * b, -weight * b, weight * b, -weight * b])
     limits = [(0.0, float(m)) for m in most] + [(0.0, None)] * (n + 1)
     found = linprog(cost, A_ub=upper, b_ub=bound, bounds=limits, method="highs")
     return found.x[:k], float(found.x[k])
@@ -232,7 +236,8 @@ def minimax(a: np.ndarray, weight: np.ndarray, most: np.ndarray) -> tuple[np.nda
 
 def error(s: Sample, p: Price) -> float:
     """Relative error of a price."""
-    return price.instructions(p, price.counts(s.plan, s.step, p.tile_of)) / s.instructions - 1
+    known = price.instructions(p, price.counts(s.plan, s.step, p.tile_of)) + price.of_functions(s.plan, s.step)
+    return known / s.instructions - 1
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 CHAINS, LAYERS = 5, 7       # models of each type, layers of each
 PRUNED = "pruned"           # how the names of models begin whose weights have blocks of zeros
-DRAWN = ("chain", "rare", PRUNED)   # and those of all
+DRAWN = ("chain", "rare", "blocks", "recurrent", PRUNED)   # and those of all
 BLOCKS = ((4, 4), (2, 4), (8, 4), (16, 4), (1, 8), (8, 1), (16, 1))     # outputs by channels
 
 
@@ -136,6 +136,55 @@ class Rare(Chain):
         self.size = (self.channels, 1)
 
 
+class Blocks(Chain):
+    """What other networks consist of: joined branches, sums of them, pools of larger windows, layer norms, functions."""
+
+    def conv(self) -> None:
+        """One of them."""
+        kind = self.random.choice(("join", "pool", "norm", "function", "series"))
+        if kind == "pool" and min(self.size) > 4:
+            stride = self.random.choice((1, 2))
+            self.last = self.again(self.node("MaxPool", self.last, kernel_shape=[3, 3], strides=[stride] * 2, pads=[1] * 4))
+            self.size = tuple((n + stride - 1) // stride for n in self.size)    # type: ignore[assignment]
+        elif kind == "norm":
+            self.norm()
+        elif kind == "function":
+            self.last = self.again(self.node(self.random.choice(("Sigmoid", "Tanh", "Exp", "Erf", "Softplus")), self.last))
+        elif self.channels < 40:
+            self.join()
+        super().conv()
+
+    def join(self) -> None:
+        """Two branches, one behind the other."""
+        outputs = self.random.choice((6, 8, 12, 18))
+        y = self.node("Conv", self.last, self.weights(outputs, self.channels, 1, 1), kernel_shape=[1, 1])
+        y = self.again(self.node(self.random.choice(("Relu", "Sigmoid", "Tanh")), y))
+        self.last = self.again(self.node("Concat", self.last, y, axis=1))
+        self.channels += outputs
+
+    def norm(self) -> None:
+        """Over the channels of each pixel."""
+        y = self.node("Transpose", self.last, perm=[0, 2, 3, 1])
+        scale, bias = (self.constant(self.numbers.normal(0, 1, self.channels).astype(np.float32)) for _ in range(2))
+        y = self.node("LayerNormalization", y, scale, bias, axis=-1)
+        self.last = self.again(self.node("Transpose", y, perm=[0, 3, 1, 2]))
+
+
+def recurrent(op: str, steps: int, inputs: int, hidden: int, **more: int) -> onnx.ModelProto:
+    """A recurrent layer, its last state through a dense one and Softmax."""
+    numbers, gates = np.random.default_rng(hidden), {"GRU": 3, "LSTM": 4, "RNN": 1}[op]
+    weights = {"w": (1, gates * hidden, inputs), "r": (1, gates * hidden, hidden), "b": (1, 2 * gates * hidden),
+               "d": (hidden, 5)}
+    nodes = [helper.make_node(op, ["x", "w", "r", "b"], ["", "h"], hidden_size=hidden, **more),
+             helper.make_node("Reshape", ["h", "flat"], ["s"]), helper.make_node("MatMul", ["s", "d"], ["m"]),
+             helper.make_node("Softmax", ["m"], ["y"])]
+    constants = [numpy_helper.from_array(numbers.normal(0, 0.2, s).astype(np.float32), n) for n, s in weights.items()]
+    graph = helper.make_graph(nodes, op, [helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, 1, inputs))],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 5))],
+                              [*constants, numpy_helper.from_array(np.asarray([1, hidden]), "flat")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def write(folder: Path) -> Iterator[Path]:
     """Writes the models; the same ones each time."""
     for seed in range(CHAINS):
@@ -143,6 +192,17 @@ def write(folder: Path) -> Iterator[Path]:
             size = (12 + 3 * seed, 1 if seed % 2 else 9 + seed)
             path = folder / f"rare{seed}_{'int8' if quantised else 'fp32'}.onnx"
             onnx.save(Rare(seed, quantised, 8 + 5 * seed, size).model(), path)
+            yield path
+    for seed in range(CHAINS):
+        for quantised in (True, False):
+            path = folder / f"blocks{seed}_{'int8' if quantised else 'fp32'}.onnx"
+            onnx.save(Blocks(seed, quantised, 5 + 3 * seed, (9 + 3 * seed, 1 if seed == 3 else 16 - seed)).model(), path)
+            yield path
+    for op in ("GRU", "LSTM", "RNN"):
+        for size in (8, 13, 24, 32):
+            path = folder / f"recurrent_{op.lower()}{size}.onnx"
+            late = {"linear_before_reset": size // 8 % 2} if op == "GRU" else {}
+            onnx.save(recurrent(op, size // 2 + 3, 40 - size, size, **late), path)
             yield path
     for seed in range(CHAINS):
         for quantised in (True, False):

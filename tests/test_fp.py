@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cases import FLOAT
 from draws import DRAW, dense, layer
-from graphs import Builder, assert_c_is_reference, compile, kernels, run_c, samples
+from graphs import Builder, assert_c_is_reference, compile, kernels, outputs, run_c, samples
 from hypothesis import given
 from hypothesis import strategies as st
 from test_count import counted, planned
@@ -181,3 +181,27 @@ def test_on_the_board(opt: str, core: str, tmp_path: Path) -> None:
         pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
     compiled = compile(all_kinds(), tmp_path, target=core)
     assert bench(compiled.plan, compiled.plan, "all kinds", opt=opt).mismatches == 0
+
+
+@CORES
+def test_what_is_no_number(core: str, tmp_path: Path) -> None:
+    """NaN and infinities behind a ReLU6 and in maxima of floats: on the board as here, and as numpy has them."""
+    rng, b = np.random.default_rng(7), Builder()
+    odd = rng.choice(np.float32([0, 0, 0, np.nan, np.inf, -np.inf]), (6, 5, 8))
+    x = b.op("Transpose", b.input((1, 6, 5, 8)), perm=[0, 3, 1, 2])
+    for attrs in ({"kernel_shape": [2, 2]}, {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}):
+        t = b.op("Add", x, b.op("Transpose", b.const(odd[None]), perm=[0, 3, 1, 2]))
+        b.output(b.op("Transpose", b.op("MaxPool", t, **attrs), perm=[0, 2, 3, 1]))
+    conv = b.op("Conv", x, b.const(rng.normal(size=(16, 8, 1, 1)).astype(np.float32)), b.const(rng.permutation(
+        np.float32([np.nan, np.inf, -np.inf, *range(13)]))))
+    b.output(b.op("Transpose", b.op("Clip", conv, b.const(np.float32(0)), b.const(np.float32(6))), perm=[0, 2, 3, 1]))
+    compiled = compile(b, tmp_path, target=core)
+    assert ("max_pool_reals" in kernels(compiled)) == (core == "cortex-m55")
+    rows = samples(compiled.plan)
+    for got, want in zip(run_c(compiled, rows), outputs(compiled.plan.graph, rows), strict=True):
+        assert all(np.isnan(want[t]).any() for t in want)
+        for t in want:
+            np.testing.assert_allclose(got[t], want[t], rtol=1e-5, atol=1e-5)
+    if shutil.which(toolchain.ARM_GCC) is None or shutil.which(qemu.QEMU) is None:
+        pytest.skip("arm-none-eabi-gcc or qemu-system-arm is not installed")
+    assert bench(compiled.plan, compiled.plan, "no numbers").mismatches == 0

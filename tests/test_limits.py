@@ -12,7 +12,7 @@ from test_measure import needs_gcc
 
 import fuse2c
 from fuse2c import flash
-from fuse2c.errors import DoesNotFit, MissesDeadline, PlanError
+from fuse2c.errors import DoesNotFit, LimitsConflict, MissesDeadline, OverEnergy, PlanError
 from fuse2c.options import Options
 from fuse2c.passes import bound
 
@@ -66,6 +66,20 @@ def test_what_a_refusal_names_is_enough(option: str, model: Path) -> None:
         assert figure(str(error), said) == enough
     else:       # only of flash not all plans are looked at before one is refused: they would have to be compiled
         assert option == "flash" and flash.Build().sizes(smaller).flash < enough
+
+
+@pytest.mark.parametrize("option", ["deadline_ms", "energy_uj", "power_mw"])
+def test_a_limit_out_of_reach_is_named_though_the_fastest_plan_needs_more_ram(option: str) -> None:
+    path, (nothing, said, less, others) = DIGITS / "digits_int8.onnx", LIMITS[option]
+    small, fast = (fuse2c.plan(path, BOARD, optimize=f"{what}=1").plan for what in ("ram", "cycles"))
+    ram = small.ram_bytes
+    assert fast.ram_bytes > ram
+    with pytest.raises((MissesDeadline, OverEnergy)) as refused:
+        fuse2c.plan(path, BOARD, ram=ram, **others, **{option: nothing})
+    enough = figure(str(refused.value), said)
+    assert fuse2c.plan(path, BOARD, ram=ram, **others, **{option: enough}).plan.ram_bytes <= ram
+    with pytest.raises((MissesDeadline, OverEnergy, LimitsConflict)):
+        fuse2c.plan(path, BOARD, ram=ram, **others, **{option: less(enough)})
 
 
 @needs_gcc

@@ -262,6 +262,12 @@ def test_reciprocal_and_rounding_in_c(tmp_path: Path) -> None:
     assert got[:, 0].tolist() == [top // int(n) for n in sums if n > 2 ** 22]
     got = twin(tmp_path, "", ["(int32_t)f2c_reciprocal(2000000000u, (uint32_t)v.i)"], sums)
     assert got[:, 0].tolist() == [2_000_000_000 // int(n) for n in sums]
+    rng = np.random.default_rng(4)
+    many = np.unique(np.concatenate([2 ** 31 - 1 - np.arange(500), 2 ** 23 + np.arange(300),
+                                     (2.0 ** rng.uniform(23, 31, 4000)).astype(np.int64)]))
+    for top in (2 ** 54 - 1, 2 ** 53 + 12_345, 2 ** 53 - 2 ** 31):
+        got = twin(tmp_path, "", [f"(int32_t)f2c_reciprocal_by_{s}({top}u, (uint32_t)v.i)" for s in ("parts", "bits")], many)
+        assert got.tolist() == [[top // int(n)] * 2 for n in many]
     x = np.concatenate([np.arange(-40, 40) / 4, [2.0 ** 22 - 0.5, -(2.0 ** 22) + 0.5, 1e-45]]).astype(np.float32)
     assert twin(tmp_path, "", ["f2c_rint(v.f)"], x.view(np.int32))[:, 0].tolist() == np.rint(x).tolist()
 

@@ -1,7 +1,7 @@
 """The folds in the order in which they are applied: each stage until none of its folds changes anything."""
 from __future__ import annotations
 
-from fuse2c.fusion import before, channels, columns, idioms, joins, moves, prune, quantise, tables, taps, upsample
+from fuse2c.fusion import before, blend, channels, columns, idioms, joins, moves, prune, quantise, tables, taps, upsample
 from fuse2c.fusion import folds as basic
 from fuse2c.fusion.dsl import Fold
 
@@ -13,7 +13,7 @@ def structure() -> tuple[Fold, ...]:
 
 def integers() -> tuple[Fold, ...]:
     """Q/DQ around operators."""
-    return upsample.STORED + quantise.rules() + basic.STRUCTURE
+    return upsample.STORED + blend.BLEND + quantise.rules() + basic.STRUCTURE
 
 
 def weights() -> tuple[Fold, ...]:

@@ -53,6 +53,7 @@ GRAPHS: dict[str, str] = {
     "side-by-side": "(float[1,3,6,5] x) { a = Conv(x, W(4,3,3,2)) b = Conv(x, W(2,3,3,2)) y = Concat<axis=1>(a, b) }",
     "empty-channels": "(float[1,3,6,5] x) { c = Conv(x, Z(4,3,3,2)) r = Sigmoid(c) y = Conv(r, W(2,4,1,1)) }",
     "empty-taps": "(float[1,3,6,5] x) { w = Pad(W(4,3,1,2), I(0,0,1,1,0,0,1,0)) y = Conv<pads=[1,1,1,0]>(x, w) }",
+    "blend": "(int8[1,4,3,5] x) { a = DQ(x) r = Resize<mode=\"linear\">(a, , , I(1,4,6,10)) y = Q(r) }",
     "upsample-stored": "(int8[1,2,3,4] x) { v = Constant<value = int8[2,1,3,2] {7,-1,11,-5,15,-9,19,23,-13,-1,-5,11}>() "
                        "w = DQ(v) a = DQ(x) c = ConvTranspose<strides=[2,2]>(a, w) r = Relu(c) y = Q(r) }",
     "upsample": "(float[1,2,3,4] x) { c = ConvTranspose<strides=[2,2]>(x, W(2,3,3,2)) y = Relu(c) }",

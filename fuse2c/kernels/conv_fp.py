@@ -34,8 +34,10 @@ def fp_spec(c: Call, core: ModuleType) -> Spec:
     own = {"GROUP_OUT": flat.shape[0], "DEPTH": flat.shape[1], "STRIP": strip, "IN_PLACE": int(in_place),
            "COLUMN_STEP": 1 if in_place else names["DIL_W"]}
     flags = core.flags(flat.shape[0], names["K_H"], pixel, pitch, found, (names["Y_SC"], names["Y_SW"]))
-    return base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
+    spec = base_spec(c, 0 if is_pointwise(c) == "" else names["K_H"] * strip * x.dtype.bytes,
                      core.tables(flat, bias, found), own, strips=strips, **flags)
+    gathered = windowing.gathered(names, windowing.rows_inside(c), dsp.widths({**spec.flags}), bool(in_place))
+    return replace(spec, effort=core.effort(flags, names["OUT_H"]) | {"unpack": 0 if is_pointwise(c) == "" else gathered})
 
 
 def is_depthwise_fp(c: Call) -> str:

@@ -23,8 +23,9 @@ def dsp_spec(tile: int) -> Callable[[Call], Spec]:
         x, to = c.type(0), (1, columns)
         tables, words, flags = dsp.flags(x, flat, bias, dsp_widen.Widened(depth), dsp.runs(rows, tile), to, end) if tile \
             else dsp_dense.dense_flags(x, flat, bias, end)
+        effort = dsp.effort(flags, 1) if tile else {}
         names = pixels(rows, depth, columns) | flags.pop("own")
-        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel,
+        return Spec(constants=names, tables=tables, finish=end.scalar, channel=end.channel, effort=effort,
                     scratch=4 * words, flags=flags | {"rowwise": True, "body": dsp.IN_PLACE})
     return spec
 

@@ -19,7 +19,7 @@ from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels import tiling
 from fuse2c.kernels.dsp_widen import Widened, arranged, times
 from fuse2c.kernels.tiling import Block, Lane, Pass, Store, Tile
-from fuse2c.op import Call, Scalar
+from fuse2c.op import EFFORT, Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
 NEEDS = frozenset({"dsp"})
@@ -59,6 +59,11 @@ class Run:
     def pixels(self) -> range:
         """The pixels of a tile."""
         return range(self.size)
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles."""
+        return (self.end - self.first) // self.size
 
     @property
     def key(self) -> str:
@@ -279,6 +284,31 @@ def flags(x: TensorType, w: np.ndarray, bias: np.ndarray, seg: Widened, found: t
                 "PAIR": 2 + words + (form == "apart") + 2 * (end.multipliers is not None), "IN_C": seg.step,
                 "STREAM": len(packed) // groups},
         **({"upper": end.upper} if uppers else {})}
+
+
+def widths(flags: dict[str, Any]) -> list[tuple[range, int, int]]:
+    """The columns at which tiles begin, and their strips: so many times so many columns."""
+    strips = ((r, flags["strips"][r.key]) for r in flags["runs"])
+    return [(range(r.first, r.end, r.size), s.groups, s.width) for r, s in strips]
+
+
+def effort(flags: dict[str, Any], rows: int, lines: int = 1, groups: int = 1, gathered: int = 0) -> dict[str, int]:
+    """What the core does for an image of so many rows, by its values for the templates.
+
+    lines: strips of a tile; gathered: elements for them. Products and widening are counted in instructions.
+    """
+    own, found = flags["own"], dict.fromkeys(EFFORT, 0)
+    pairs = own["PAIRS"] + len(flags["calls"]) - 1
+    for run in flags["runs"]:
+        tiles, strip = groups * rows * run.tiles, flags["strips"][run.key]
+        words = tiles * pairs * own["WORDS"]
+        moved = sum(3 + len(c.moves) for c in strip.columns)
+        found["multiply"] += words * (3 * run.size + (flags["form"] == "bytes")) + words // 2 * (run.size == 1)
+        found["tile"] += tiles * pairs
+        found["unpack"] += tiles * lines * (own["QUADS"] * moved + 4 * len(strip.rest))
+        found["line"] += tiles * lines
+    found["load"] = gathered
+    return found
 
 
 def many(outputs: int) -> bool:

@@ -68,7 +68,7 @@ class Span:
     @property
     def key(self) -> str:
         """Its tile among the spec's."""
-        return f"at_{self.first}"
+        return f"at_{self.first}_of_{self.size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,11 @@ class Form:
     comment: str = ""
     masked: bool = False    # rows of padding are read from a table of its value, which all channels share
     ranged: bool = False    # they are left out
-    several: bool = False   # a channel has several outputs
+    several: bool = False   # a group has several outputs
+    many: bool = False      # and several channels
     before: str = ""        # C text in front of its call
     after: str = ""         # and behind it
+    spans: tuple[Span, ...] = ()
 
     @property
     def params(self) -> str:
@@ -163,16 +165,24 @@ class Form:
     @property
     def channel(self) -> str:
         """C text of where a channel starts in a row."""
-        first = "(oc / MULT) * X_SC" if self.several else "oc * X_SC"
+        first = "(oc / MULT)" if self.several else "oc"
+        first += " * GROUP_C * X_SC" if self.many else " * X_SC"
         return f"({first}) & keep[ky]" if self.masked else first
 
+    @property
+    def further(self) -> str:
+        """C text of how far behind that of an output the channel of the next one starts."""
+        step = "((((oc + 1) % MULT) == 0) ? X_SC : 0)" if self.several else "X_SC"
+        return f"{step} & keep[ky]" if self.masked else step
 
-def forms(height: int, padded: bool, planar: bool, several: bool) -> tuple[Form, ...]:
-    """Of windows of so many rows; padded: some are not inside; several: outputs a channel."""
-    whole = Form("row", several=several)
+
+def forms(unrolled: bool, padded: bool, planar: bool, several: int, per: int) -> tuple[Form, ...]:
+    """Of windows whose rows are computed in line or not; padded: some are not inside; several, per: outputs and channels of a
+    group."""
+    whole = Form("row", several=several > 1, many=per > 1)
     edge = replace(whole, name="edge", comment=", of rows ky_first .. ky_end - 1 of the window; the others are padding",
                    ranged=True)
-    if height > UNROLLED:
+    if not unrolled:
         return (replace(edge, name="row"),)
     if not padded:
         return (whole,)

@@ -54,7 +54,7 @@ def spec(single: bool) -> Callable[[Call], Spec]:
         own = {"TAPS": taps, "MULT": flat.shape[0] // channels}
         steps = max(n for n in range(1, UNROLLED + 1) if taps % n == 0)
         flags = {"tile": {"one": Tile(range(1), found)}, "single": end.single, "steps": steps,
-                 "masked": False, "ranged": False, "outside": "{fill}"}
+                 "masked": False, "ranged": False, "outside": "{fill}", "under": "K_H", "each": ""}
         return replace(base_spec(c, 0, tables, own, **flags), finish=end.scalar, channel=end.channel)
     return made
 

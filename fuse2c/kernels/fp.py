@@ -91,3 +91,15 @@ def flags(outputs: int, rows: int, depth: int, pitch: int, found: tuple[Run, ...
     steps = next(n for n in ((4, 2, 3, 1) if found[0].size == 1 else (2, 3, 1)) if pairs % n == 0)
     return {"core": "parts/fp_tile.c.j2", "runs": found, "tile": {r.key: tile(r.size, outputs, block, y) for r in found},
             "window_rows": rows, "pitch": pitch, "steps": steps, "trips": pairs // steps, "odd": depth % 2}
+
+
+def effort(flags: dict[str, Any], rows: int) -> dict[str, int]:
+    """What the core does for so many rows, by its values for the templates."""
+    return tiling.effort(sum(r.tiles for r in flags["runs"]), rows, flags["window_rows"], depth(flags), [
+        (run.tiles, b, run.size * b.size, len(b.loads) + (run.size + 1) // 2) for run in flags["runs"]
+        for b, _ in flags["tile"][run.key].blocks])
+
+
+def depth(flags: dict[str, Any]) -> int:
+    """Elements that a row of a window has."""
+    return int(2 * flags["trips"] * flags["steps"] + flags["odd"])

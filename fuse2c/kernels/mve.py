@@ -94,15 +94,17 @@ def flags(w: np.ndarray, bias: np.ndarray, direct: bool, width: int,
     return {"w": packed, "b": bias}, {"tiles": tiles, "depth": LANES * steps, "products": "GROUP_OUT * DEPTH"}
 
 
-def effort(outputs: int, depth: int, width: int, rows: int, lines: int) -> dict[str, int]:
+def effort(outputs: int, depth: int, width: int, rows: int, lines: int, more: int = 0) -> dict[str, int]:
     """What the core does for an image: tiles, their vectors of 16 elements, vectors gathered, groups of results finished.
 
-    width, rows: of the result; lines: runs of a window that are gathered, 0 where pixels are read in place.
+    width, rows: of the result; lines: runs of a window that are gathered, 0 where pixels are read in place; more: lines that
+    are filled before that, as they see padding.
     """
     fours, odd = -(-outputs // GROUP), width % 2
     tiles = rows * (width // 2 * fours + odd * (outputs // (2 * GROUP) + -(-(outputs % (2 * GROUP)) // GROUP)))
     gathered = rows * width * lines * -(-(depth // max(lines, 1)) // LANES)
-    return {"tile": tiles, "multiply": tiles * -(-depth // LANES), "load": gathered, "unpack": rows * width * fours}
+    return {"tile": tiles, "multiply": tiles * -(-depth // LANES), "load": gathered, "unpack": rows * width * fours,
+            "line": rows * width * lines + more}
 
 
 def tile(block: Block, dots: str, y: tuple[int, int], two: bool) -> Tile:

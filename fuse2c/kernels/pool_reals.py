@@ -1,4 +1,4 @@
-"""Averages for Helium as float32 sums, four channels at a time, each in its own order: those of the scalar kernel."""
+"""For Helium: maxima of float32, and averages as float32 sums, four channels at a time, in the scalar kernel's order."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -22,6 +22,13 @@ def why_not(c: Call) -> str:
     if x.strides[1] != 1 or y.strides[1] != 1:
         return "the channels of a pixel are not adjacent in memory"
     return "the number of channels is no multiple of four" if y.shape[1] % reals.LANES else ""
+
+
+def is_max(c: Call) -> str:
+    """float32, nothing fused behind it."""
+    if c.type(0).dtype != DType.F32:
+        return "not float32"
+    return why_not(c) or ("operators behind it" if c.group is not None and len(c.group.node.parts) > 1 else "")
 
 
 def average(c: Call, spec: Spec) -> Spec:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fuse2c.kernels import dsp, mve, tiling
+from fuse2c.kernels import dsp, fp, mve, tiling
 from fuse2c.kernels.dsp import Run
 from fuse2c.kernels.mve import Quad, Tile
 from fuse2c.kernels.tiling import Block, Store
@@ -97,3 +97,10 @@ def finished(s: Sum, b: Block, y: tuple[int, int]) -> Tile:
     quads = (Quad(f"v{s.pixel}{s.vector}", whole.value, whole.channel, whole.at),) if y[0] == 1 and count == LANES else ()
     return mve.Tile(b, "", tuple(lane(f"{name}[{i}]", i) for i in range(count)), quads,
                      spill=(f"float {name}[{LANES}];", f"f2c_reals_store({name}, {s.acc});"))
+
+
+def effort(flags: dict[str, Any], rows: int) -> dict[str, int]:
+    """What the core does for so many rows, by its values for the templates."""
+    return tiling.effort(sum(r.tiles for r in flags["runs"]), rows, flags["window_rows"], fp.depth(flags), [
+        (run.tiles, b, len(b.sums), len(b.vectors) + (run.size + 1) // 2) for run in flags["runs"]
+        for b in flags["blocks"][run.key]])

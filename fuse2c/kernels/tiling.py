@@ -5,6 +5,7 @@ one stream. The zero point of the input is folded into the bias.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from fuse2c import quant
 from fuse2c.errors import Overflow
 from fuse2c.ir.types import DType, Quant, TensorType
-from fuse2c.op import Call, Scalar
+from fuse2c.op import EFFORT, Call, Scalar
 from fuse2c.quant import Requant, accumulator_bound
 
 
@@ -89,6 +90,23 @@ def blocks(outputs: int, size: int) -> tuple[Block, ...]:
     whole = outputs // size * size
     parts = [Block(0, whole, size)] if whole else []
     return tuple(parts + ([Block(whole, outputs, outputs - whole)] if outputs > whole else []))
+
+
+def effort(strips: int, rows: int, height: int, depth: int, parts: Iterable[tuple[int, Block, int, int]]) -> dict[str, int]:
+    """What tiles of reals do in so many rows of a result: sums of `height` rows of `depth` elements.
+
+    strips: tiles of a row. parts: of them so many, and for each outputs in blocks, with the products and the loads that a block
+    takes for an element of all its pixels.
+    """
+    found = dict.fromkeys(EFFORT, 0)
+    for tiles, b, products, loads in parts:
+        blocks = rows * tiles * (b.end - b.first) // b.size
+        found["multiply"] += blocks * height * depth * products
+        found["load"] += blocks * height * depth * loads
+        found["tile"] += blocks
+        found["line"] += blocks * height
+    found["line"] += rows * strips * height
+    return found
 
 
 def index(base: str, channel: str, stride: int) -> str:

@@ -5,7 +5,7 @@ row by row along time.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -132,9 +132,48 @@ def whole(c: Call, window: Window) -> bool:
     return all(inside(window, c.type(0).shape[2:], axis, positions=n).all() for axis, n in enumerate(c.y[0].shape[2:]))
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Elements under a window as C text: first and end of rows and columns, and what is in front of the loops over them."""
+
+    guard: str = ""
+    ky_first: str = "ky_first"
+    ky_end: str = "ky_end"
+    kx_first: str = "kx_first"
+    kx_end: str = "kx_end"
+
+
+def bounds(c: Call, window: Window) -> tuple[Bounds, ...]:
+    """For windows that lie inside constant bounds, so that the compiler unrolls; where all do, the variables are constant."""
+    if whole(c, window):
+        return (Bounds(),)
+    inside = "(ky_first == 0) && (ky_end == K_H) && (kx_first == 0) && (kx_end == K_W)"
+    return Bounds(f"if ({inside}) {{", "0", "K_H", "0", "K_W"), Bounds("} else {")
+
+
 def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> int:
     """Elements in all windows of one channel; what lies in the padding does not count."""
     return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))
+
+
+def rows_inside(c: Call) -> int:
+    """Rows of all windows down an image that are no padding."""
+    size = c.type(0).shape[2:]
+    return int(inside(c.attrs.window, size, 0, positions=plane(c.y[0].shape[2:], 1)[0]).sum())
+
+
+def gathered(names: Mapping[str, int], there: int, tiles: Iterable[tuple[range, int, int]], in_line: bool) -> int:
+    """Elements of an image that are brought together for tiles: those of strips that see padding, or all that lie not in line.
+
+    names: the constants of the window; there: see `rows_inside`; tiles: the columns at which tiles of a size begin, and their
+    strip of each row: so many times so many columns.
+    """
+    found = 0
+    for columns, times, width in tiles:
+        lefts = [ox * names["STRIDE_W"] - names["PAD_LEFT"] for ox in columns]
+        whole = sum(0 <= left <= names["IN_W"] - width for left in lefts) if in_line else 0
+        found += (names["OUT_H"] * names["K_H"] * len(lefts) - there * whole) * times * width
+    return found * names["IN_C"]
 
 
 def scattered(c: Call) -> int | None:

@@ -17,6 +17,7 @@ from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels import (
     block_offers,
     conv_fp,
+    depthwise_series,
     dsp,
     dsp_taps,
     fields,
@@ -48,6 +49,7 @@ from fuse2c.kernels.conv_int import (
     is_alone,
     is_depthwise_rows,
     is_dsp,
+    is_few_rows,
     is_grouped_dsp,
     is_pointwise_dsp,
 )
@@ -221,7 +223,13 @@ def mve_spec(c: Call, direct: bool) -> Spec:
            "SPAN": flat.shape[1] // names["K_H"], "PAIRED": names["OUT_W"] // 2 * 2}
     spec = base_spec(c, 0 if direct else 2 * flags["depth"], tables, own, adjacent=adjacent(c, names), **flags)
     lines = 0 if direct else names["K_H"]
-    return replace(spec, effort=mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines))
+    whole = [windowing.inside(c.attrs.window, c.type(0).shape[2:], axis, positions=n).all(axis=1).sum()
+             for axis, n in enumerate(y.shape[2:])]
+    more = lines * (names["OUT_H"] * names["OUT_W"] - int(np.prod(whole)))
+    effort = mve.effort(flat.shape[0], flat.shape[1], names["OUT_W"], spec.rows, lines, more)
+    if not direct and names["X_SC"] != 1 != names["IN_C"]:      # element by element
+        effort["load"] += spec.rows * names["OUT_W"] * flat.shape[1] // 2
+    return replace(spec, effort=effort)
 
 
 def volume_spec(c: Call) -> Spec:
@@ -245,6 +253,8 @@ OP = Op(
         _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
           for core in fields.CORES),
+        *(_by_strides("depthwise_dsp", depthwise_series.spec(n), when=depthwise_series.why_not, needs=dsp.NEEDS)
+          for n in dsp.TILES),
         _by_strides("depthwise_taps_dsp", dsp_taps.spec(single=False), when=dsp_taps.why_not, needs=dsp.NEEDS),
         *(_by_strides("depthwise_taps_rows", dsp_taps.spec(single=True), when=dsp_taps.why_not, needs=core.needs)
           for core in fields.CORES),
@@ -260,6 +270,7 @@ OP = Op(
           for n in dsp.TILES),
         _by_strides("conv_winograd_dsp", winograd_spec, when=is_winograd, needs=dsp.NEEDS, offer="flash"),
         *(_by_strides("conv_dsp", dsp_spec(n), when=is_grouped_dsp, needs=dsp.NEEDS) for n in dsp.TILES),
+        _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_few_rows, needs=dsp.NEEDS, planar=True),
         *(_by_strides("dense_fields", alone_spec(core), when=is_alone, needs=core.needs) for core in fields.CORES),
         *(_by_strides(name, fields_spec(n, core), when=when, needs=core.needs)
           for name, when in (("pointwise_fields", is_pointwise_dsp), ("conv_fields", is_dsp))

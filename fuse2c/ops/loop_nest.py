@@ -9,7 +9,7 @@ import numpy as np
 from fuse2c.ir.types import COMPUTE, DType
 from fuse2c.kernels import fp, reals, tiling
 from fuse2c.op import Call, Contraction, Kernel, Lookup, Op, Reads, Regroup, Remap, Spec
-from fuse2c.ops import _program
+from fuse2c.ops import _effort, _program
 from fuse2c.ops._program import Item, Program
 
 BLOCK = 4       # products that are computed at a time: what is loaded of the row serves all of them
@@ -101,9 +101,10 @@ def spec(c: Call, block: int = BLOCK, times: str = "") -> Spec:
     axis = row_axis(p)
     flags = {"program": p, "scratch_ctype": ctype, "row_axis": axis, "block": block, "times": times}
     if axis is None:
-        return Spec(tables=tables, scratch=p.scratch, by_rows=False, flags=flags)
+        return Spec(tables=tables, scratch=p.scratch, by_rows=False, flags=flags, effort=_effort.of(p))
     reads = {i: found for i, t in enumerate(node.inputs) if (found := rows_read(p, t, axis)) is not None}
-    return Spec(tables=tables, scratch=p.scratch, rows=p.shape(p.results[0])[axis], reads=reads, flags=flags)
+    return Spec(tables=tables, scratch=p.scratch, rows=p.shape(p.results[0])[axis], reads=reads, flags=flags,
+                effort=_effort.of(p))
 
 
 def row_axis(p: Program) -> int | None:

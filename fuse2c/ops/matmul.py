@@ -168,8 +168,9 @@ def fp_spec(c: Call, core: ModuleType) -> Spec:
     flat, bias, _ = dense(c)
     columns, depth = flat.shape
     found = core.runs(rows := c.type(0).count // depth)
-    return Spec(constants=pixels(rows, depth, columns), tables=core.tables(flat, bias, found),
-                flags=core.flags(columns, 1, depth, depth, found, (1, columns)) | {"rowwise": True})
+    flags = core.flags(columns, 1, depth, depth, found, (1, columns))
+    return Spec(constants=pixels(rows, depth, columns), tables=core.tables(flat, bias, found), effort=core.effort(flags, 1),
+                flags=flags | {"rowwise": True})
 
 
 def vector_when(c: Call) -> str:

@@ -161,9 +161,23 @@ def max_spec(c: Call) -> Spec:
     x, names = c.type(0), windowing.constants(c, c.attrs.window)
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
-                window=windowing.row_window(c), along=windowing.scattered(c),
-                flags={"whole": windowing.whole(c, c.attrs.window), "least": least_value(x.dtype), "step": greater(x.dtype),
-                       "store": store})
+                window=windowing.row_window(c), along=windowing.scattered(c), effort=effort(c),
+                flags={**inner_bounds(c), "least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
+
+
+def inner_bounds(c: Call) -> dict[str, Any]:
+    """The bounds of the loops over a window, and whether all windows have them."""
+    return {"whole": windowing.whole(c, c.attrs.window), "bounds": windowing.bounds(c, c.attrs.window)}
+
+
+def effort(c: Call) -> dict[str, int]:
+    """Elements, those of them that are reals, windows, rows of them, and pixels of an image, what is padding left out."""
+    x, y, window = c.type(0), c.y[0], c.attrs.window
+    channels, across = y.shape[1], prod(y.shape[3:])
+    taps = channels * windowing.taps(window, y.shape[2:], x.shape[2:])
+    down = int(windowing.inside(window, x.shape[2:], 0, positions=y.shape[2]).sum())
+    return {"load": taps, "multiply": taps * x.dtype.is_float, "line": channels * across * down,
+            "tile": channels * across * y.shape[2], "unpack": across * y.shape[2]}
 
 
 def less(dtype: DType) -> str:
@@ -175,7 +189,7 @@ def greater(dtype: DType) -> str:
     """C text of the maximum with v."""
     if dtype.is_float or dtype.range[1] > DType.I16.range[1]:
         return f"{less(dtype)} ? v : acc"
-    return f"({CTYPE[dtype]})f2c_max_s32(acc, v)"
+    return f"({CTYPE[dtype]})f2c_max_s16(acc, v)"
 
 
 def least_value(dtype: DType) -> str:
@@ -195,7 +209,7 @@ def average_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
     fixed = same_count(c)
     store = Store("acc", str(fixed or "n"), tiling.index("at", "c", y.strides[1]))
     flags, finish, acc = average_terms(c, integer, soft)
-    flags |= {"whole": windowing.whole(c, window), "count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
+    flags |= {**inner_bounds(c), "count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
                 window=windowing.row_window(c), along=windowing.scattered(c))
 
@@ -331,6 +345,8 @@ OPS = (
        kernels=(Kernel("max_pool_mve", max_mve, when=is_max_mve, needs=mve.NEEDS, strided=True),
                 Kernel("max_pool_dsp", lambda c: pool_dsp.maximum(c, max_spec(c)), needs=dsp.NEEDS, strided=True,
                        when=lambda c: flat(c) or pool_dsp.is_max(c)),
+                Kernel("max_pool_reals", max_spec, when=lambda c: flat(c) or pool_reals.is_max(c), needs=pool_reals.NEEDS,
+                       strided=True),
                 Kernel("max_pool", max_spec, when=flat, strided=True), Kernel("pool_volume", max_volume, when=when))),
     Op(name="MaxPoolIndices", infer=infer_indices, reference=indices_reference, work=work, docs="MaxPool with indices",
        kernels=(Kernel("pool_volume", max_volume, when=when),)),

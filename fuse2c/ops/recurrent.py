@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import CTYPE, DType, TensorType
-from fuse2c.kernels import scalars
+from fuse2c.kernels import functions, scalars
 from fuse2c.kernels.scalars import UNARY, Row, literal
-from fuse2c.op import Call, Kernel, Op, Source, Spec, Work
+from fuse2c.op import EFFORT, FUNCTION, Call, Kernel, Op, Source, Spec, Work
 
 GATES = {"RNN": "h", "GRU": "zrh", "LSTM": "iofc"}      # in the order of the weights
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -189,7 +189,12 @@ def spec(c: Call) -> Spec:
         "h_start": "{h0}[(dir * H_SD) + (n * H_SB) + u]" if c.has(5) else "0",
         "c_start": "{c0}[(dir * H_SD) + (n * H_SB) + u]" if c.has(6) else "0",
         "coupled": a.coupled, "reset_late": a.reset_late}
-    return Spec(names, tables, by_rows=False, flags=flags | _biases(c) | _gates(c),
+    texts = _gates(c)
+    units = steps * batch * directions * hidden
+    return Spec(names, tables, by_rows=False, flags=flags | _biases(c) | texts,
+                effort=dict.fromkeys((*EFFORT, "alu", "output"), 0) | {
+                    FUNCTION: units * sum(map(functions.instructions, texts.values())), "tile": units * len(gates),
+                    "multiply": work(c).macs, "line": steps * batch * directions},
                 scratch=(3 if c.node.op == "GRU" else 1) * hidden * c.type(0).dtype.bytes)
 
 

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from fuse2c.ir.types import TensorType
+from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels.parts import Parts
 from fuse2c.kernels.scalars import compute
 from fuse2c.op import Call, Expansion, Kernel, Op, Source, Spec, Work
@@ -24,7 +24,9 @@ from fuse2c.ops.reduce import Attrs as Axes
 EXP_BITS = 23           # K at most: entries of the exponential table are at most 2**K
 SUM_BITS = 31           # the sum of a row stays below 2**31
 FACTOR_BITS = 31        # factors of the exponential are in Q31
+WORD = 32               # bits
 FEW = 64                # elements up to which 900 bytes of table are dearer than 15 instructions an element
+MANY = 256              # elements from which on loops are unrolled
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,15 @@ def spec(c: Call) -> Spec:
         return Spec(names, by_rows=False)       # Hardmax
     value, shift = numerator(c.y_quant.scale[0], names["LENGTH"])
     names |= {"SHIFT": exp_bits(names["LENGTH"]) + shift, "ZERO": c.y_quant.zero[0], "LOW": y.dtype.range[0],
-              "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0], "EXP_SHIFT": exp_shift(names["LENGTH"])}
-    scale, few = c.quant(0).scale[0], x.count <= FEW
-    return Spec(names, {"exp": exp_factors(scale) if few else exp_table(scale, names["LENGTH"])}, by_rows=False,
-                flags={"numerator": value, "factors": few})
+              "HIGH": y.dtype.range[1], "LEAST": x.dtype.range[0], "EXP_SHIFT": exp_shift(names["LENGTH"]), "LAST": 255}
+    scale, few, narrow = c.quant(0).scale[0], x.count <= FEW, ""
+    if (rest := names["SHIFT"] - WORD) > 0:     # the upper half of a product has all that counts
+        narrow = "f2c_requant_s8" if y.dtype == DType.I8 else "f2c_requant_u8"
+        names |= {"SHIFT": rest, "OFFSET": (c.y_quant.zero[0] << rest) + (1 << (rest - 1))}
+    return Spec(names, {"exp": exp_factors(scale) if few else exp_table(scale, names["LENGTH"])[::-1]}, by_rows=False,
+                scratch=4 * names["LENGTH"] if few else 0,
+                flags={"numerator": value, "factors": few, "narrow": narrow, "scratch_ctype": "uint32_t",
+                       "unroll": "F2C_UNROLL" if x.count > MANY else "F2C_UNROLL_BY(1)"})
 
 
 def nest_form(c: Call) -> Expansion | str:

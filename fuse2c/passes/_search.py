@@ -105,19 +105,22 @@ OBJECTIVES: dict[str, Callable[[Candidate, float, float], tuple[float, ...]]] = 
 
 
 def best(found: Sequence[Candidate]) -> Candidate:
-    """The best one within all limits. One that exceeds a limit by the least if none is within it: a later pass says so.
+    """The best one within all limits. If there is a limit that none is within, of those within the others the one that exceeds
+    it by the least: a later pass says so.
 
     LimitsConflict if each limit can be kept, but not all at once.
     """
     fits = [c for c in found if not any(limit.excess(c) for limit in LIMITS)]
     if fits:
         return min(fits, key=order(fits))
-    for limit in LIMITS:
-        least = min(map(limit.excess, found))
-        if least:
-            closest = [c for c in found if limit.excess(c) == least]
-            return min(closest, key=order(closest))
-    raise _conflict(found)
+    beyond = [limit for limit in LIMITS if min(map(limit.excess, found))]
+    rest = [limit for limit in LIMITS if limit not in beyond]
+    kept = [c for c in found if not any(limit.excess(c) for limit in rest)]
+    if not beyond or not kept:
+        raise _conflict(found, rest)
+    least = min(map(beyond[0].excess, kept))
+    closest = [c for c in kept if beyond[0].excess(c) == least]
+    return min(closest, key=order(closest))
 
 
 def ranked(found: Collection[Candidate]) -> list[Candidate]:
@@ -143,16 +146,16 @@ def order(found: Sequence[Candidate]) -> Callable[[Candidate], tuple[float, ...]
     return lambda c: (how == "cycles" and c.slimmed, *OBJECTIVES[how](c, fastest, ram))
 
 
-def _conflict(found: Sequence[Candidate]) -> LimitsConflict:
-    """What each limit would have to be, if the others are kept."""
+def _conflict(found: Sequence[Candidate], limits: Sequence[Limit]) -> LimitsConflict:
+    """What each of these limits would have to be, if the others are kept."""
     lines = []
-    for limit in LIMITS:
-        rest = [c for c in found if not any(other.excess(c) for other in LIMITS if other is not limit)]
+    for limit in limits:
+        rest = [c for c in found if not any(other.excess(c) for other in limits if other is not limit)]
         if rest and any(map(limit.excess, found)):
             c = min(rest, key=limit.of)
             lines.append(f"{limit.name}: at least {limit.say(limit.of(c))} within the other limits, the limit is "
                          f"{limit.say(limit.most(c) or 0)}")
-    broken = [limit.name for limit in LIMITS if any(map(limit.excess, found))]
+    broken = [limit.name for limit in limits if any(map(limit.excess, found))]
     return LimitsConflict(f"no plan keeps within the limits of {' and '.join(broken)} together: each of them alone can be met",
                           detail=tuple(lines), hint="one of them has to give way")
 
