@@ -96,9 +96,14 @@ def energy_uj(cost: Cost, target: Target, clock: Clock) -> float | None:
 
 def families(plan: Plan, step: Step) -> tuple[str, ...]:
     """What a step's price may be listed under: its kernel with the operator that ends it, or its kernel; with _float32 behind
-    it where floats are computed in software, which has nothing to do with what the same kernel takes with integers."""
+    it where floats are computed in software, which has nothing to do with what the same kernel takes with integers. What ends
+    with stored values may have a price of its own: compilers use vectors for sums of floats."""
     names = (f"{step.kernel.name}_{step.node.parts[-1].op}", step.kernel.name)
-    return tuple(f"{n}_float32" for n in names) if in_software(plan, step) else names
+    if in_software(plan, step):
+        return tuple(f"{n}_float32" for n in names)
+    ends = (*step.node.inputs[:1], *step.node.outputs[:1])
+    stored = all(t and plan.graph.type(t).dtype.is_quantised for t in ends)
+    return (f"{names[0]}_int8", *names) if stored else names
 
 
 def in_software(plan: Plan, step: Step) -> bool:

@@ -209,7 +209,7 @@ def known_from(group: list[Sample]) -> tuple[str, ...]:
 
 def family_of(s: Sample) -> str:
     """The name that its price is listed under."""
-    finer, family = price.families(s.plan, s.step)
+    finer, *_, family = price.families(s.plan, s.step)
     ends = s.step.node.parts[-1].op if len(s.step.node.parts) > 1 else ""
     return finer if s.step.kernel.name in BY_OPERATOR or ends in BY_END else family
 

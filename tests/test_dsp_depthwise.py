@@ -16,6 +16,7 @@ from test_dsp import M4, SPECIAL, m4, stored
 
 from fuse2c import toolchain
 from fuse2c.bench import bench, worst_case
+from fuse2c.kernels import dsp_groups
 from fuse2c.measure import qemu
 
 I8, U8 = np.int8, np.uint8
@@ -64,7 +65,9 @@ def one_column(draw: st.DrawFn) -> cases.Layer:
 
 @pytest.mark.parametrize("target", SPECIAL)
 def test_drawn_columns(target: str, tmp_path: Path) -> None:
-    """Tap by tap, four channels at a time; channels behind the last four, and outputs of one channel."""
+    """Tap by tap, four channels at a time; channels behind the last four, and outputs of one channel. Series: by tiles."""
+    seen = set[str]()
+
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
@@ -72,10 +75,12 @@ def test_drawn_columns(target: str, tmp_path: Path) -> None:
         for _ in range(2):
             behind_pointwise(b, data.draw(stored()), data.draw(one_column()))
         compiled = compile(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])), target=target)
-        taps = "depthwise_taps_dsp" if target == M4 else "depthwise_taps_rows"
-        assert sum(name == taps for name in kernels(compiled)) == 2
+        taps = {"depthwise_taps_dsp", "depthwise_dsp"} if target == M4 else {"depthwise_taps_rows"}
+        seen.update(taps & set(kernels(compiled)))
+        assert sum(name in taps for name in kernels(compiled)) == 2
         assert_c_is_reference(compiled)
     run()
+    assert target != M4 or len(seen) == 2
 
 
 def test_a_wide_gap_is_read_tap_by_tap(tmp_path: Path) -> None:
@@ -107,7 +112,7 @@ def test_on_the_board(target: str, tmp_path: Path) -> None:
 
 
 def test_drawn_groups_of_few_channels(tmp_path: Path) -> None:
-    """The rows of all channels of a group are those of one window."""
+    """The rows of all channels of a group are those of one window; with many outputs its neighbours' channels are read, too."""
     seen = set()
 
     @DRAW
@@ -116,13 +121,27 @@ def test_drawn_groups_of_few_channels(tmp_path: Path) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(3):
             one = data.draw(layer([2, 3], False, dilate=data.draw(st.booleans())))
-            groups, more = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 3))
-            per = data.draw(st.sampled_from([2, 3, 5]))
+            groups, more = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 7))
+            per = data.draw(st.sampled_from([2, 3, 5, 6]))
             replace(one, x=(1, groups * per, *one.x[2:]), w=(groups * more, per, *one.w[2:]),
                     attrs={**one.attrs, "group": groups}).conv(data.draw(stored()), b)
         compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
-        assert set(kernels(compiled)) <= {"depthwise_dsp", "conv"}      # a window in padding alone is for the latter
+        assert set(kernels(compiled)) <= {"depthwise_dsp", "conv_dsp", "conv"}      # a window in padding alone is for the last
         seen.update(kernels(compiled))
         assert_c_is_reference(compiled)
     run()
-    assert "depthwise_dsp" in seen
+    assert seen >= {"depthwise_dsp", "conv_dsp"}
+
+
+@pytest.mark.parametrize(("groups", "per"), [(2, 3), (3, 2), (2, 6), (4, 5), (7, 1)])
+def test_neighbours_have_weights_of_zero(groups: int, per: int) -> None:
+    """Each weight is at its channel, within those that the group reads."""
+    wide = dsp_groups.width(per, 3, groups * per)
+    w = np.arange(1, groups * 2 * 9 * per + 1).reshape(groups * 2, 9 * per)
+    found = dsp_groups.embedded(w, groups, per, wide).reshape(groups, 2, 9, wide)
+    for group, part in enumerate(w.reshape(groups, 2, 9, per)):
+        first = dsp_groups.first(group, groups, per, wide)
+        assert 0 <= first <= groups * per - wide
+        at = group * per - first
+        assert np.array_equal(found[group, :, :, at:at + per], part)
+        assert np.count_nonzero(found[group]) == part.size

@@ -179,3 +179,12 @@ def test_two_forms_of_a_kernel_under_one_price_are_not_compared(tmp_path: Path) 
     compiled = compile(b, tmp_path, target="cortex-m55")
     (step,) = compiled.plan.steps
     assert step.processor == compiled.plan.target.cores[0] and step.kernel.needs >= {"mve"}
+
+
+def test_a_sum_of_floats_says_nothing_of_stored_values(tmp_path: Path) -> None:
+    """A compiler uses vectors for the one by itself; stored values are taken by fours."""
+    b = Builder()
+    x, y = b.stored((1, 20, 12, 32), 0.05, np.int8(3)), b.stored((1, 20, 12, 32), 0.04, np.int8(-5))
+    b.output(b.quantise(b.op("Add", x, y), 0.07, np.int8(9)), b.op("Add", *(b.input((1, 20, 12, 32)) for _ in range(2))))
+    plan = compile(b, tmp_path, target="cortex-m55").plan
+    assert kernels_of(plan) == ["elementwise_mve", "elementwise"]

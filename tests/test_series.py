@@ -24,34 +24,46 @@ I8 = np.int8
 
 
 @st.composite
-def layer(draw: st.DrawFn, kernels: list[int]) -> cases.Layer:
-    """A convolution along one axis of any length, [N,C,L] or [N,C,L,1], in one group or several."""
+def layer(draw: st.DrawFn, kernels: list[int], depthwise: bool) -> cases.Layer:
+    """A convolution along one axis of any length, [N,C,L] or [N,C,L,1], in one group, in two, or one for each channel."""
     kernel, stride, gap = draw(st.sampled_from(kernels)), draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4, 7]))
     before, behind = (draw(st.integers(0, kernel - 1)) for _ in range(2))
     length = max(draw(st.integers(2, 23)), (kernel - 1) * gap + 1 - before - behind)
-    groups = draw(st.sampled_from([1, 1, 2]))
-    channels = groups * (draw(st.integers(1, 13)) if groups == 1 else draw(st.sampled_from([4, 8])))
+    groups = draw(st.integers(2, 13)) if depthwise else draw(st.sampled_from([1, 1, 2]))
+    channels = groups * (1 if depthwise else draw(st.integers(1, 13)) if groups == 1 else draw(st.sampled_from([3, 4, 5, 8])))
     more = [1] * draw(st.integers(0, 1))
     zeros = [0] * len(more)
     attrs = {"kernel_shape": [kernel, *more], "strides": [stride, *more], "dilations": [gap, *more], "group": groups,
              "pads": [before, *zeros, behind, *zeros]}
-    return cases.Layer((draw(st.sampled_from([1, 1, 2])), channels, length, *more),
-                       (groups * draw(st.integers(1, 9)), channels // groups, kernel, *more), attrs, draw(st.booleans()))
+    x, outs = (draw(st.sampled_from([1, 1, 2])), channels, length, *more), groups * draw(st.integers(1, 3 if depthwise else 9))
+    return cases.Layer(x, (outs, channels // groups, kernel, *more), attrs, draw(st.booleans()))
 
 
-@pytest.mark.parametrize("windows", [[1], [2, 3, 5]], ids=["pointwise", "conv"])
-def test_drawn_series(windows: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("windows", "depthwise"), [([1], False), ([2, 3, 5], False), ([2, 3, 9], True)],
+                         ids=["pointwise", "conv", "depthwise"])
+def test_drawn_series(windows: list[int], depthwise: bool, tmp_path: Path) -> None:
+    seen = set()
+
     @DRAW
     @given(st.data())
     def run(data: st.DataObject) -> None:
         b = Builder(seed=data.draw(st.integers(0, 99)))
         for _ in range(4):
-            data.draw(layer(windows)).conv(data.draw(stored()), b)
+            one, style = data.draw(layer(windows, depthwise)), data.draw(stored())
+            if depthwise:       # behind a layer that writes channels beside each other
+                middle = b.requantise(cases.Layer((), (one.x[1], 3, *one.w[2:]), {}, False)
+                                      .sum(style, b, style.x(b, 1, 3, one.x[2] + one.w[2] - 1, *one.x[3:])), 0.05, style.x_zero)
+                style.y(b, replace(one, bias=False).sum(style, b, middle), 9)
+            else:
+                one.conv(style, b)
         compiled = m4(b, tmp_path, requant=data.draw(st.sampled_from(["fixed", "float"])))
         assert_c_is_reference(compiled)
-        for s in (s for s in compiled.plan.steps if s.spec.rows > 1 and s.kernel.name == "conv_dsp"):
-            assert s.spec.together == min(s.spec.rows, dsp.LARGEST)
+        name = "depthwise_dsp" if depthwise else "conv_dsp"
+        for s in (s for s in compiled.plan.steps if s.spec.rows > 1 and s.kernel.name == name):
+            assert s.spec.flags["series"] and s.spec.together in {min(s.spec.rows, n) for n in dsp.TILES}
+            seen.add(s.kernel.name)
     run()
+    assert not depthwise or "depthwise_dsp" in seen
 
 
 @pytest.mark.parametrize("largest", [1, 2, 4])
@@ -66,12 +78,13 @@ def test_tiles_start_at_multiples(length: int, largest: int) -> None:
 
 def network(style: Style, length: int, stride: int, b: Builder) -> None:
     """Dilated residual blocks as in temporal convolutional networks, and a reader that skips elements."""
-    def next_to(x: str, outs: int, kernel: int, scale: float, gap: int = 1, step: int = 1, depth: int = 0) -> str:
+    def next_to(x: str, outs: int, kernel: int, scale: float, gap: int = 1, step: int = 1, depth: int = 0,
+                groups: int = 1) -> str:
         pads = [gap * (kernel - 1), 0] if gap > 1 else [kernel // 2, (kernel - 1) // 2]
-        attrs = {"dilations": [gap], "strides": [step], "pads": pads}
+        attrs = {"dilations": [gap], "strides": [step], "pads": pads, "group": groups}
         return style.again(b, cases.Layer((), (outs, depth, kernel), attrs, False).sum(style, b, x), scale)
     start = next_to(style.x(b, 1, 3, length), 6, 5, 0.9, depth=3)
-    inner = next_to(next_to(start, 7, 3, 1.7, gap=5, depth=6), 6, 1, 2.1, depth=7)
+    inner = next_to(next_to(next_to(start, 7, 3, 1.7, gap=5, depth=6), 7, 4, 1.1, depth=1, groups=7), 6, 1, 2.1, depth=7)
     total = style.again(b, b.op("Relu", b.op("Add", inner, start)), 3.7)
     down = next_to(total, 5, 1, 2.9, step=stride, depth=6)
     last = next_to(down, 5, 2, 3.3, gap=2, depth=5)

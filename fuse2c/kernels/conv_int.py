@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fuse2c.ir.types import TensorType
-from fuse2c.kernels import dsp, dsp_depthwise, dsp_series, dsp_stream, dsp_widen, fields, tiling, windowing
+from fuse2c.kernels import dsp, dsp_depthwise, dsp_groups, dsp_series, dsp_stream, dsp_widen, fields, tiling, windowing
 from fuse2c.kernels.conv import (
     base_spec,
     is_depthwise,
@@ -34,7 +34,7 @@ def is_few_rows(c: Call) -> str:
     """The same of groups of several channels: rows of a window are then those of all of them."""
     if why := is_tiled(c) or ("one group, or one channel each" if c.attrs.group in (1, c.type(0).shape[1]) else ""):
         return why
-    if not is_grouped_dsp(c):
+    if _is_worth_tiles(c) and (c.group is None or not is_grouped_dsp(c)):       # None: what is behind it is not known yet
         return "the matrix core takes it"
     many = c.type(1).shape[1] * windowing.plane(c.attrs.window.kernel, 1)[0] > MOST_ROWS
     return "windows of very many rows" if many else _is_along_rows(c)
@@ -68,13 +68,21 @@ def is_grouped_dsp(c: Call) -> str:
     group = c.attrs.group
     if group == 1:
         return is_dsp(c)
-    w, per = c.constant(1), c.type(0).shape[1] // group
+    w = c.constant(1)
     if why := is_tiled(c) or dsp.why_not(tiling.centred(w, c.quant(1), 0) if c.quantised and w is not None else None):
         return why
-    if per < LEAST or (per % 4 and windowing.constants(c, c.attrs.window)["K_W"] > 1):
+    if not _is_worth_tiles(c):
         return "groups of few channels"
     end = dsp.finish(c, requant(c, matrix(c)[0], c.constant(2)))
     return "" if end.single or end.multipliers is not None else "grouped, and what finishes an element needs its channel"
+
+
+def _is_worth_tiles(c: Call) -> bool:
+    """Whether groups have channels in fours, are read where they lie, or have enough products for some zeros."""
+    per = c.type(1).shape[1]
+    if per >= LEAST and (per % WORD == 0 or windowing.constants(c, c.attrs.window)["K_W"] == 1):
+        return True
+    return dsp_groups.pays(per, c.type(1).shape[0] // c.attrs.group, c.type(0).shape[1])
 
 
 def is_pointwise_dsp(c: Call) -> str:
@@ -108,7 +116,8 @@ def depthwise_spec(c: Call, names: dict[str, int], rows: dsp_depthwise.Rows, siz
     masked = any(f.masked for f in forms)
     if masked:
         tables["fill"] = np.full(names["IN_W"], zero, c.type(0).dtype.numpy)
-    flags = {"spans": found, "tile": tiles, "taps": dsp_depthwise.taps(rows, padding), "padding": padding,
+    forms = tuple(replace(f, spans=found) for f in forms)
+    flags = {"tile": tiles, "body": "parts/depthwise_rows.c.j2", "taps": dsp_depthwise.taps(rows, padding), "padding": padding,
              "cores": "parts/dsp_depthwise.c.j2", "single": end.single, "streamed": end.multipliers is not None, "forms": forms,
              "masked": masked, "ranged": any(f.ranged for f in forms),
              "outside": "{fill}" if masked else "x", "rows_done": "K_H" if unrolled else "(ky_end - ky_first)",
@@ -134,22 +143,25 @@ def dsp_spec(pixels: int) -> Callable[[Call], Spec]:
         groups, series, reach = c.attrs.group, is_series(c, names), 0
         if series:
             names = dsp_series.turned(names)
-            found = dsp_series.runs(names["OUT_W"], pixels)
-            reach = 0 if x.shape[1] // groups % WORD else dsp_series.reach(names, pixels)
+        per, depth, end = x.shape[1] // groups, flat.shape[1], dsp.finish(c, requant(c, flat, c.constant(2)))
+        wide = dsp_groups.width(per, names["K_W"], x.shape[1]) if groups > 1 else per
+        flat = flat if wide == per else dsp_groups.embedded(flat, groups, per, wide)
+        if series:
+            found, reach = dsp_series.runs(names["OUT_W"], pixels), 0 if wide % WORD else dsp_series.reach(names, pixels)
         else:
             found = dsp.runs(names["OUT_W"], pixels)
-        seg = dsp_widen.Widened(x.shape[1] // groups, names["K_W"], names["STRIDE_W"], names["DIL_W"], reach, x.shape[1])
-        end = dsp.finish(c, requant(c, flat, c.constant(2)))
+        seg = dsp_widen.Widened(wide, names["K_W"], names["STRIDE_W"], names["DIL_W"], reach, x.shape[1])
         tables, words, flags = dsp.flags(x, flat, bias, seg, found, (names["Y_SC"], names["Y_SW"]), end, groups, series)
         own, edge = strips(c, names, seg, words, flags["strips"][found[0].key])
-        own |= names | {"GROUPS": groups, "GROUP_C": seg.channels, "GROUP_OUT": y.shape[1] // groups, "DEPTH": flat.shape[1],
-                        "WHOLE": seg.channels // WORD * WORD}
+        own |= names | {"GROUPS": groups, "GROUP_C": wide, "GROUP_OUT": y.shape[1] // groups, "DEPTH": depth,
+                        "WHOLE": wide // WORD * WORD}
         there = 1 if series else windowing.rows_inside(c)
         gathered = windowing.gathered(names, there, dsp.widths(flags), bool(own["ADJACENT"])) if edge else 0
         effort = dsp.effort(flags, names["OUT_H"], names["K_H"], groups, gathered)
         own |= flags.pop("own")
         body = dsp_series.BODY if series else dsp.STRIPS if edge else dsp.IN_PLACE
-        made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, seg.channels))
+        made = base_spec(c, 4 * words + edge, tables, own, body=body, gathers=edge > 0, **flags, **copied(x, wide),
+                         **dsp_groups.first_texts(groups, per, wide))
         return replace(dsp_series.by_tiles(made, found) if series else made, finish=end.scalar, channel=end.channel,
                        effort=effort)
     return spec
@@ -196,13 +208,17 @@ def copied(x: TensorType, channels: int) -> dict[str, Any]:
     return {"by_words": x.strides[1] == 1 and channels >= WORD, "overlapped": channels % WORD > 0}
 
 
+def fills(x: TensorType, zero: int) -> dict[str, int]:
+    """The constants of padding: an element, and a word of them."""
+    return {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0])}
+
+
 def strips(c: Call, names: dict[str, int], seg: dsp_widen.Widened | fields.Together, words: int,
            widest: dsp_widen.Strip | fields.Strip) -> tuple[dict[str, int], int]:
     """(constants, bytes) of gathering what a tile reads of a row behind so many words of scratch."""
     x = c.type(0)
     in_line = not seg.loose and not seg.reach and (x.shape[1] == 1 or names["X_SC"] == 1) and names["X_SW"] in (0, x.shape[1])
-    zero = c.quant(0).zero[0]
-    own = {"FILL": zero, "FILLS": int(np.full(WORD, zero).astype(x.dtype.numpy).view(np.int32)[0]),
+    own = {**fills(x, c.quant(0).zero[0]),
            "ADJACENT": int(in_line), "GROUP_STEP": names["DIL_W" if seg.reach else "STRIDE_W"],
            "COLUMN_STEP": names["DIL_W"] if seg.loose else 1, "EDGE": words}
     return own, 0 if is_pointwise(c) == "" else widest.groups * widest.width * x.shape[1]

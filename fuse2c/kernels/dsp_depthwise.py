@@ -68,7 +68,7 @@ class Span:
     @property
     def key(self) -> str:
         """Its tile among the spec's."""
-        return f"at_{self.first}"
+        return f"at_{self.first}_of_{self.size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,7 @@ class Form:
     many: bool = False      # and several channels
     before: str = ""        # C text in front of its call
     after: str = ""         # and behind it
+    spans: tuple[Span, ...] = ()
 
     @property
     def params(self) -> str:

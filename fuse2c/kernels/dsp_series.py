@@ -5,11 +5,13 @@ do not wrap around, else gathered.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fuse2c.kernels.dsp import Run
-from fuse2c.op import Spec
+from fuse2c.op import Call, Spec
 
+Maker = Callable[[Call], Spec]
 BODY = "parts/strips_series.c.j2"
 AXES = ("IN", "OUT", "K", "STRIDE", "DIL")
 

@@ -47,6 +47,11 @@ class Stream:
         """How many words those are."""
         return len(self.words)
 
+    @property
+    def long(self) -> bool:
+        """Whether there are more trips than gcc puts one behind the other, of few enough instructions for it to matter."""
+        return self.step == OUTPUTS and self.middle > TRIPS * self.step
+
 
 def stream(names: dict[str, int], rows: Rows, channel: str) -> tuple[Stream, dict[str, Tile]] | None:
     """The parts of a row and their stores, or None where a row is too short or its windows start otherwise.

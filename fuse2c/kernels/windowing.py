@@ -132,6 +132,25 @@ def whole(c: Call, window: Window) -> bool:
     return all(inside(window, c.type(0).shape[2:], axis, positions=n).all() for axis, n in enumerate(c.y[0].shape[2:]))
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Elements under a window as C text: first and end of rows and columns, and what is in front of the loops over them."""
+
+    guard: str = ""
+    ky_first: str = "ky_first"
+    ky_end: str = "ky_end"
+    kx_first: str = "kx_first"
+    kx_end: str = "kx_end"
+
+
+def bounds(c: Call, window: Window) -> tuple[Bounds, ...]:
+    """For windows that lie inside constant bounds, so that the compiler unrolls; where all do, the variables are constant."""
+    if whole(c, window):
+        return (Bounds(),)
+    inside = "(ky_first == 0) && (ky_end == K_H) && (kx_first == 0) && (kx_end == K_W)"
+    return Bounds(f"if ({inside}) {{", "0", "K_H", "0", "K_W"), Bounds("} else {")
+
+
 def taps(window: Window, positions: tuple[int, ...], size: tuple[int, ...]) -> int:
     """Elements in all windows of one channel; what lies in the padding does not count."""
     return prod(int(inside(window, size, axis, positions=n).sum()) for axis, n in enumerate(positions))

@@ -17,6 +17,7 @@ from fuse2c.ir.types import DType, TensorType
 from fuse2c.kernels import (
     block_offers,
     conv_fp,
+    depthwise_series,
     dsp,
     dsp_taps,
     fields,
@@ -252,6 +253,8 @@ OP = Op(
         _by_strides("depthwise_dsp", depthwise_rows_spec(single=False), when=is_depthwise_rows, needs=dsp.NEEDS, planar=True),
         *(_by_strides("depthwise_rows", depthwise_rows_spec(True, core.sizes), when=is_depthwise_rows, needs=core.needs)
           for core in fields.CORES),
+        *(_by_strides("depthwise_dsp", depthwise_series.spec(n), when=depthwise_series.why_not, needs=dsp.NEEDS)
+          for n in dsp.TILES),
         _by_strides("depthwise_taps_dsp", dsp_taps.spec(single=False), when=dsp_taps.why_not, needs=dsp.NEEDS),
         *(_by_strides("depthwise_taps_rows", dsp_taps.spec(single=True), when=dsp_taps.why_not, needs=core.needs)
           for core in fields.CORES),

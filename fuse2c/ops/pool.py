@@ -162,8 +162,12 @@ def max_spec(c: Call) -> Spec:
     store = Store("acc", "", tiling.index("at", "c", c.y[0].strides[1]))
     return Spec(names, rows=names["OUT_H"], images=x.shape[0], acc=CTYPE[x.dtype],
                 window=windowing.row_window(c), along=windowing.scattered(c), effort=effort(c),
-                flags={"whole": windowing.whole(c, c.attrs.window), "least": least_value(x.dtype), "step": greater(x.dtype),
-                       "store": store})
+                flags={**inner_bounds(c), "least": least_value(x.dtype), "step": greater(x.dtype), "store": store})
+
+
+def inner_bounds(c: Call) -> dict[str, Any]:
+    """The bounds of the loops over a window, and whether all windows have them."""
+    return {"whole": windowing.whole(c, c.attrs.window), "bounds": windowing.bounds(c, c.attrs.window)}
 
 
 def effort(c: Call) -> dict[str, int]:
@@ -205,7 +209,7 @@ def average_spec(c: Call, integer: bool, soft: bool = False) -> Spec:
     fixed = same_count(c)
     store = Store("acc", str(fixed or "n"), tiling.index("at", "c", y.strides[1]))
     flags, finish, acc = average_terms(c, integer, soft)
-    flags |= {"whole": windowing.whole(c, window), "count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
+    flags |= {**inner_bounds(c), "count": fixed, "include_pad": c.attrs.count_include_pad, "store": store}
     return Spec(names, finish=finish, flags=flags, rows=names["OUT_H"], images=x.shape[0], acc=acc, channel="n",
                 window=windowing.row_window(c), along=windowing.scattered(c))
 
