@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation import simulate
 from test_dsp import BYTES, DRAW, m4, stored
+from test_steps import run_to_end
 
 from fuse2c import toolchain
 from fuse2c.bench import bench, worst_case
+from fuse2c.check import HostModel
 from fuse2c.kernels import dsp, dsp_series
 from fuse2c.measure import qemu
 
@@ -150,3 +152,20 @@ def test_on_the_board(tmp_path: Path) -> None:
     assert result.mismatches == 0 and result.instructions < 1.3 * compiled.plan.macs
     pytest.importorskip("capstone", reason="capstone is not installed")
     assert worst_case(compiled.plan).json()["single_path"]
+
+
+@pytest.mark.parametrize("options", [{}, {"optimize": "ram"}], ids=["cycles", "ram"])
+def test_steps_end_between_tiles_or_inside(options: dict[str, object], tmp_path: Path) -> None:
+    """A step that begins inside a tile has nothing to do until the next one."""
+    b = Builder()
+    network(BYTES[0], 41, 1, b)
+    whole = m4(b, tmp_path, **options)
+    rows = samples(whole.plan, 2)
+    for budget in (9000, 6000):
+        model = m4(b, tmp_path, step_budget=budget, **options)
+        with HostModel(whole.plan) as one, HostModel(model.plan) as host:
+            for row in rows:
+                inference = host.begin(row)
+                assert run_to_end(inference) > 2
+                got, want = inference.outputs(), one.run(row)
+                assert all(np.array_equal(got[t], want[t]) for t in want)

@@ -169,6 +169,12 @@ class Form:
         first += " * GROUP_C * X_SC" if self.many else " * X_SC"
         return f"({first}) & keep[ky]" if self.masked else first
 
+    @property
+    def further(self) -> str:
+        """C text of how far behind that of an output the channel of the next one starts."""
+        step = "((((oc + 1) % MULT) == 0) ? X_SC : 0)" if self.several else "X_SC"
+        return f"{step} & keep[ky]" if self.masked else step
+
 
 def forms(unrolled: bool, padded: bool, planar: bool, several: int, per: int) -> tuple[Form, ...]:
     """Of windows whose rows are computed in line or not; padded: some are not inside; several, per: outputs and channels of a

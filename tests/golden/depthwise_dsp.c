@@ -16,11 +16,15 @@ static F2C_ROW_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *
     enum { Y_SC = 1, Y_SW = 16, BLOCK = 5, FILLS = -8323200 };
     enum { MIDDLE = 8 };
     const int32_t *w = digits_int8_03_conv_w;
+    const int8_t *rows[K_H];         /* of the channel */
+    F2C_UNROLL_BY(K_H)
+    for (int32_t ky = 0; ky < K_H; ++ky) {
+        rows[ky] = x_rows[ky];
+    }
     for (int32_t oc = 0; oc < OUT_C; ++oc) {
         const int32_t start = w[0];
         const int32_t mult = w[BLOCK - 1];
         int8_t *y_row = &y_start[oc * Y_SC];
-        const int8_t *rows[K_H];
         int32_t taps[2 * K_H];
         int32_t before = start, acc0 = start;
         int32_t last = 0;       /* the place of `before`; it is none at first: the next element is then stored over it */
@@ -29,7 +33,6 @@ static F2C_ROW_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *
             const int32_t b0 = f2c_sxtb16(w[ky + 1]), b1 = f2c_sxtb16_ror8(w[ky + 1]);
             taps[(2 * ky) + 0] = b0;
             taps[(2 * ky) + 1] = b1;
-            rows[ky] = &x_rows[ky][(oc * X_SC) & keep[ky]];
             acc0 = f2c_smlabb(FILLS, b0, acc0);
         }
         for (int32_t ix = 0; ix < MIDDLE; ix += 4) {
@@ -72,6 +75,10 @@ static F2C_ROW_CORE void digits_int8_03_conv_row(const int8_t **x_rows, int8_t *
                 before = f2c_smlabt(FILLS, b0, before);
             }
             y_row[last] = digits_int8_03_conv_out(before, mult);
+        }
+        F2C_UNROLL_BY(K_H)
+        for (int32_t ky = 0; ky < K_H; ++ky) {
+            rows[ky] += X_SC & keep[ky];
         }
         w += BLOCK;
     }
