@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from test_measure import needs_gcc
 
 import fuse2c
+from fuse2c import price
 from fuse2c.cli import cli
 from fuse2c.errors import MissesDeadline, PlanError, TargetError
 from fuse2c.passes import bound
@@ -45,6 +47,21 @@ def test_what_no_code_could_do_is_refused(slow: str) -> None:
         fuse2c.plan(DIGITS, slow, deadline_ms=macs / 2 / 1e3 - 1, optimize="ram")
     assert "a clock of 1.0" in caught.value.hint and "--optimize cycles" in caught.value.hint
     assert "% of the work in digits_int8_" in str(caught.value)
+
+
+def test_a_few_rough_prices_are_no_way_around_a_deadline(tmp_path: Path) -> None:
+    """Where some kernels have no price, the prediction refuses all the same, and says how rough it is."""
+    path = tmp_path / "some.toml"
+    path.write_text(BOARD.format(core="cortex-m4") + "[price.conv_dsp]\nmac = 2.0\n")
+    free = fuse2c.plan(DIGITS, str(path), optimize="cycles=1").plan
+    assert 0.1 <= price.rough(free) < 1
+    with pytest.raises(MissesDeadline, match=f"{price.rough(free):.0%} of them by rough prices") as caught:
+        fuse2c.plan(DIGITS, str(path), optimize="cycles=1", deadline_ms=1e-3)
+    found = re.search(r"take (\d+) cycles", str(caught.value))
+    assert found is not None
+    fuse2c.plan(DIGITS, str(path), optimize="cycles=1", deadline_ms=int(found[1]) / 1e3)
+    with pytest.raises(MissesDeadline, match=f"take {found[1]} cycles"):
+        fuse2c.plan(DIGITS, str(path), optimize="cycles=1", deadline_ms=(int(found[1]) - 1) / 1e3)
 
 
 def test_the_planner_takes_a_plan_in_time(slow: str) -> None:

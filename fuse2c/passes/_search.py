@@ -128,8 +128,9 @@ def ranked(found: Collection[Candidate]) -> list[Candidate]:
     front = unbeaten(found)
     key = order(front)
 
-    def excess(c: Candidate) -> float:
-        return sum(limit.excess(c) / max(limit.most(c) or 1, 1e-9) for limit in LIMITS)
+    def excess(c: Candidate) -> float:      # in parts of all that is asked for: a limit out of reach is no more than one
+        found = ((limit.excess(c), max(limit.most(c) or 1, 1e-9)) for limit in LIMITS)
+        return sum(over / (most + over) for over, most in found)
     return sorted(front, key=lambda c: (excess(c), key(c)))
 
 

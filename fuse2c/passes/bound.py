@@ -1,7 +1,7 @@
 """Time: what the deadline and the longest step are in cycles, and whether a deadline can be met at all.
 
 Before anything is compiled only one thing is certain: the multiply-accumulates take so many cycles, with the instructions
-that do most of them at once. Where the target lists prices of the kernels, typical cycles are predicted; if these are too
+that do most of them at once. Where the target lists prices of kernels, typical cycles are predicted; if these are too
 many already, the worst case is as well. Whether the machine code meets the deadline is found by `build --certify`.
 """
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fuse2c.plan import Plan
 
 PEAK = {"mve": 8, "dsp": 2}
 """8-bit multiply-accumulates a cycle that a core with the feature could do at best; one on others."""
-ROUGH = 0.1         # of the predicted cycles: with more of them by rough prices, the prediction refuses nothing
+ROUGH = 0.1         # of the predicted cycles: more of them by rough prices are said
 EXACT = 1e-6        # cycles: what is lost from cycles to milliseconds and back
 
 
@@ -27,8 +27,9 @@ def run(plan: Plan) -> Plan:
     least = plan.macs // (peak * plan.options.cores)
     cost, rough = price.of_plan(plan), price.rough(plan)
     cycles = math.floor(price.cycles(cost, plan.target, price.clock_of(plan.target)) + price.elapsed(plan) - cost.cycles)
-    if cycles > limit and rough < ROUGH:
-        raise missed(plan, cycles, "an inference is predicted to take", "no other plan takes less")
+    if cycles > limit and rough < 1:
+        guessed = [f"{rough:.0%} of them by rough prices, as none are listed for these kernels"] if rough >= ROUGH else []
+        raise missed(plan, cycles, "an inference is predicted to take", "no other plan takes less", *guessed)
     if least > limit:
         raise missed(plan, least, f"{plan.macs} multiply-accumulates take at least")
     guess = f", {rough:.0%} of them by rough prices" if rough else ""

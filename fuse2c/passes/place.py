@@ -186,8 +186,9 @@ def _units_of_calls(plan: Plan) -> list[list[Unit]]:
 
 def together(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """For each unit of time the first and the last one that other cores may be at: those of its phase, if it is theirs too."""
-    begins = np.arange(len(units(plan)))
-    ends, at = begins.copy(), np.cumsum([0, *map(len, _units_of_calls(plan))])
+    at = np.cumsum([0, *map(len, _units_of_calls(plan))])
+    begins = np.arange(at[-1])
+    ends = begins.copy()
     for first, end in plan.spans:
         if len({c.core for c in plan.calls[first:end]}) > 1:
             begins[at[first]:at[end]], ends[at[first]:at[end]] = at[first], at[end] - 1
@@ -219,7 +220,10 @@ def lifetimes(plan: Plan) -> list[Life]:
             for core in sorted({c.core for c in plan.calls if c.step == i}):
                 found.append(Life(plan.scratch(s, core), s.spec.scratch, np.array([spans[0][0]]), np.array([spans[-1][1]]),
                                   scratch=True, spans=spans))
-    return [_stretched(life, *together(plan)) for life in found] if plan.phases else found
+    if not plan.phases:
+        return found
+    begins, ends = together(plan)
+    return [_stretched(life, begins, ends) for life in found]
 
 
 def all_bounds(buffers: Sequence[Life]) -> Bounds:

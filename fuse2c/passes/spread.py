@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fuse2c import price
@@ -91,6 +91,7 @@ class Spread:
     plan: Plan
     groups: Sequence[range]
     pinned: frozenset[int] = frozenset()        # stretches that the first core computes
+    known: dict[tuple[int, int], float] = field(default_factory=dict)      # what stretches take on cores, whatever is pinned
 
     @cached_property
     def rows(self) -> list[RowStep]:
@@ -136,8 +137,14 @@ class Spread:
         writes = {t: g.type(t).bytes for s in steps for t in order.writes(self.plan, s)}
         reads = {t: g.type(t).bytes for s in steps for t in order.reads(self.plan, s) if t not in writes}
         pinned = at in self.pinned
-        cycles = tuple(math.inf if core and pinned else self._cycles(groups, core) for core in range(len(self.cores)))
+        cycles = tuple(math.inf if core and pinned else self._known(at, core) for core in range(len(self.cores)))
         return Job(cycles, 0 if pinned else self._divisible(groups[-1]), reads, writes)
+
+    def _known(self, at: int, core: int) -> float:
+        """What a stretch takes on a core, see `_cycles`."""
+        if (at, core) not in self.known:
+            self.known[at, core] = self._cycles(self.stretches[at], core)
+        return self.known[at, core]
 
     def _cycles(self, groups: Sequence[range], core: int) -> float:
         """Of a stretch on a core, in cycles of the first one; with whose turn it is, where rows alternate."""

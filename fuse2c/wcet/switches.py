@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fuse2c.wcet.cfg import Block, Function
-from fuse2c.wcet.decode import CONDITIONS, INVERSE, Instruction
+from fuse2c.wcet.decode import CONDITIONS, EXCLUSIVE_STORE, INVERSE, Instruction
 from fuse2c.wcet.image import THUMB, Image
 from fuse2c.wcet.operands import PC, SP, Imm, Mem, Reg, RegList
 from fuse2c.wcet.transfers import WIDTHS
@@ -16,7 +16,7 @@ from fuse2c.wcet.values import M, Value, extend
 
 LONGEST = 1 << 10       # cases
 CHAIN = 4               # blocks looked at in front of the jump
-STORES = ("st", "push", "vst", "vpush")
+STORES = ("st", "push", "vst", "vpush", EXCLUSIVE_STORE)
 BELOW = {"ls": 1, "lo": 0}      # the conditions that a number is below a constant plus this
 
 
@@ -88,7 +88,7 @@ def _written(i: Instruction) -> list[int]:
     """The core registers that an instruction may write, generously."""
     found = [op.base for op in i.ops if isinstance(op, Mem) and op.update]
     found += [SP] if i.name in ("push", "pop", "vpush", "vpop") else []
-    if i.name.startswith(STORES):
+    if i.name.startswith(STORES) and i.name != EXCLUSIVE_STORE:
         return found
     found += [n for op in i.ops if isinstance(op, RegList) for n in op.numbers]
     return found + [op.n for op in i.ops if isinstance(op, Reg)]
@@ -118,10 +118,9 @@ class _Path:
             at = self._address(i.ops[1]) if i.name == "str" and not i.cond else None
             if at is not None and isinstance(i.ops[0], Reg):
                 self._loaded[at, "ldr"] = self._now[i.ops[0].n]
-        for r in _written(i):
-            if value is None or i.ops[0] != Reg(r):
-                self._now[r] = Term(0, 1, Unknown())
-        if value is not None and isinstance(i.ops[0], Reg):
+        if value is None:
+            self._now |= {r: Term(0, 1, Unknown()) for r in _written(i)}
+        elif isinstance(i.ops[0], Reg):             # what is followed writes nothing else
             self._now[i.ops[0].n] = value
 
     def pass_on(self, block: Block, to: int) -> None:
