@@ -295,7 +295,6 @@ def qlinear_forms(b: Builder) -> None:
     b.output(b.microsoft("QLinearSigmoid", a, *at(0.04, -9), *at(1 / 256, -128)),
              b.microsoft("QLinearLeakyRelu", a, *at(0.04, -9), *at(0.03, -100), alpha=0.2),
              b.microsoft("QLinearSoftmax", a, *at(0.04, -9), *at(1 / 256, -128), axis=-1, opset=13),
-             b.microsoft("QLinearReduceMean", a, *at(0.04, -9), *at(0.02, 3), axes=[1], keepdims=0),
              b.microsoft("QLinearConcat", *at(0.05, 7), a, *at(0.04, -9), c, *at(0.06, 30), axis=1),
              b.microsoft("QLinearWhere", b.const(b.rng.random((2, 3, 4)) < 0.5), a, *at(0.04, -9), c, *at(0.06, 30),
                          *at(0.05, 7)),

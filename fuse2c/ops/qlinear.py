@@ -86,9 +86,8 @@ UNARY = Form((0,), 3)
 BINARY = Form((0, 3), 6)
 FORMS = {"QLinearAdd": BINARY, "QLinearAveragePool": UNARY, "QLinearConcat": Form((2,), 0, variadic=True),
          "QLinearGlobalAveragePool": UNARY, "QLinearLeakyRelu": UNARY, "QLinearMul": BINARY,
-         "QLinearReduceMean": UNARY, "QLinearSigmoid": UNARY, "QLinearSoftmax": UNARY,
-         "QLinearWhere": Form((1, 4), 7, plain=(0,))}
-SINCE = 13      # the opset of the float operators behind them: axes of a mean are an attribute, a softmax has one axis
+         "QLinearSigmoid": UNARY, "QLinearSoftmax": UNARY, "QLinearWhere": Form((1, 4), 7, plain=(0,))}
+SINCE = 13      # the opset of the float operators behind them: a softmax has one axis
 
 
 def _from_form(src: Source) -> None:
