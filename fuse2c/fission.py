@@ -20,6 +20,7 @@ from fuse2c.plan import Plan, Slices
 ROOM = 0.95         # of the budget: what a part of a layer is to take, as parts cost a little more than their share
 BLOCK = 4           # columns and channels that kernels compute side by side
 MOST = 32           # parts of a layer: each is a kernel
+TRIES = 6           # budgets that are tried to name one that is enough: each may be some builds of the whole model
 
 Parts = Mapping[str, tuple[int, int]]
 """For the result of a layer to split: the axis, and how long a part is."""
@@ -70,9 +71,9 @@ def fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[in
 
 
 def _enough(replan: Replan, costs: Costs, budget: int) -> int:
-    """The least budget that was found to do; less than `budget` does not."""
+    """The least budget that was found to do in TRIES; less than `budget` does not."""
     done = None
-    while True:
+    for _ in range(TRIES):
         try:
             longest = max(_fitted(replan, costs, budget)[1])
         except Whole as error:
@@ -84,6 +85,7 @@ def _enough(replan: Replan, costs: Costs, budget: int) -> int:
                 return budget
             # Layers that this budget leaves whole may leave the others shorter than those that raised it.
             done, budget = budget, longest
+    return done or max(costs(alone(replan({}))))        # nothing has to be split
 
 
 def _fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:

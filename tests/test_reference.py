@@ -91,7 +91,8 @@ def test_integer_operators_stay_within_a_step(requant: str, tmp_path: Path) -> N
         assert error <= 8 * RELATIVE and worst <= 1, name
         total, different = total + count, different + differing
     assert total > 50_000
-    assert different <= (9 if requant == "fixed" else 3), f"{different} of {total} elements differ"
+    # At equal scales one average in six of six elements is a tie, which float sums decide by their rounding.
+    assert different <= (24 if requant == "fixed" else 3), f"{different} of {total} elements differ"
 
 
 @pytest.mark.parametrize("name", [n for n in cases.all_layers() if n not in ABSENT | ODD])
