@@ -164,7 +164,8 @@ COUNTS = [
     ("mov r2, r0; adds r1, r0, #24; 1: strb r3, [r2], #2; cmp r2, r1; bne 1b", 2 + 3 * 12),
     ("movs r1, #64; movs r3, #144; movs r2, #3; 1: vldmia r1!, {s0-s3}; ldm r1!, {r0, r12}; subs r2, #1; bne 1b; "
      "2: subs r3, #4; cmp r3, r1; bne 2b", 3 + 4 * 3 + 3 * 2),      # a pointer that loads of several registers moved
-    ("movs r0, #2; tbb [pc, r0]; 1: .byte (2f-1b)/2, (3f-1b)/2, (4f-1b)/2, 0; 2: nop; 3: nop; 4: nop", 2 + 1),
+    ("movs r1, #1; movs r0, #2; muls r0, r1, r0; tbb [pc, r0]; 1: .byte (2f-1b)/2, (3f-1b)/2, (4f-1b)/2, 0; "
+     "2: nop; 3: nop; 4: nop", 4 + 1),
     ("push {r4, lr}; movs r0, #3; bl g; bl g; pop {r4, lr}; b 8f; g: nop; bx lr; 8:", 6 + 4),
 ]
 

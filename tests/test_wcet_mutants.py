@@ -61,8 +61,8 @@ ROUNDS_5 = "vcvta vcvtn vcvtp vcvtm"
 
 HALVES = "movw r1, #0xfffd; movt r1, #4; movw r2, #0xfffa; movt r2, #2; movs r3, #40; "
 ESCAPED = "ldr r2, [r0]; str r3, [r2]; ldr r0, [sp, #4]; add sp, #8"
-TBH = ("movs r2, #4; mov r0, #2; tbh [pc, r0, lsl #1]; 1: .hword (2f-1b)/2, (3f-1b)/2, (4f-1b)/2; 2: nop; 3: nop; "
-       "4: movs r0, #6")
+TBH = ("movs r2, #1; movs r0, #2; muls r0, r2, r0; tbh [pc, r0, lsl #1]; 1: .hword (2f-1b)/2, (3f-1b)/2, (4f-1b)/2; "
+       "2: nop; 3: nop; 4: movs r0, #6")
 BLX = "push {r4, lr}; ldr r2, =5f+1; blx r2; pop {r4, lr}; movs r0, #5; b 6f; .ltorg; 5: bx lr; 6: nop"
 
 # Programs of which a core register, the flags, the stack or the memory is known, or is not.
@@ -154,7 +154,7 @@ def executed(text: str) -> int:
 
 
 LENGTHS = {text: n for text, n in (
-    (TBH, 4),
+    (TBH, 5),
     ("movs r0, #7; cbnz r0, 2f; nop; 2: nop", 3),
     (BLX, 8))}
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fuse2c.fusion.quantise import moving
 from fuse2c.ir.graph import Graph, Node, Tensor
 from fuse2c.ir.types import DType, TensorType
 from fuse2c.ops import all_ops
@@ -20,11 +21,17 @@ FILLS = ("Pad", "Trilu")        # movements that add elements of their own, as s
 
 def unified(g: Graph, to: DType) -> Graph:
     """The graph with `to`, int8 or uint8, for each 8-bit tensor that may be: QuantizeLinear writes it, or it is a constant;
-    it is only moved, and read by DequantizeLinear; and all its zero points are constants."""
-    turned = {t for t, v in g.tensors.items() if v.type.dtype == OTHER[to] and t not in {*g.inputs, *g.outputs}
-              and g.users(t) and (v.data is not None or g.producer(t) is not None)}
-    while kept := {t for n in g.nodes for t in _kept(g, n, turned)}:
-        turned -= kept
+    it is only moved, and read by DequantizeLinear; all its zero points are constants. What one operator reads, or only moves,
+    stays of one sign: an input of the model keeps what it is added to."""
+    others = {t for t, v in g.tensors.items() if v.type.dtype == OTHER[to]}
+    kept, count = {t for n in g.nodes for t in _fixed(g, n)} | {*g.inputs, *g.outputs} & others, -1
+    while count != len(kept):
+        count = len(kept)
+        for n in g.nodes:
+            linked = _linked(n)
+            if not kept.isdisjoint(linked):
+                kept |= linked
+    turned = others - kept
     nodes, tensors = [], {**g.tensors, **{t: _turned(g.tensors[t], to) for t in turned}}
     for n in g.nodes:
         if _stored(n) in turned:
@@ -54,13 +61,24 @@ def _stored(n: Node) -> str:
     return n.outputs[0] if n.op == "QuantizeLinear" else n.inputs[0] if n.op == "DequantizeLinear" else ""
 
 
-def _kept(g: Graph, n: Node, turned: set[str]) -> set[str]:
-    """Which of some tensors must stay as they are for a node's sake."""
-    mine = {t for t in (*n.inputs, *n.outputs) if t in turned}
+def _fixed(g: Graph, n: Node) -> set[str]:
+    """8-bit tensors that must stay as they are for a node's sake: it takes them for numbers, or adds some."""
+    mine = {t for t in (*n.inputs, *n.outputs) if t and g.type(t).dtype in OTHER}
     if stored := _stored(n):
         return mine if g.data(n.inputs[2]) is None else mine - {stored}
-    op, moved = all_ops()[n.op], {*n.outputs, *(n.inputs if n.op == "Concat" else n.inputs[:1])}
-    return mine - moved if op.moves and n.op not in FILLS and moved <= turned else mine
+    return mine if n.op in FILLS or not all_ops()[n.op].moves else mine - {*_moved(n), *n.outputs[:1]}
+
+
+def _linked(n: Node) -> set[str]:
+    """Tensors of a node, stored or real, whose stored values have one sign if any of them has it for good."""
+    if _stored(n):
+        return {n.inputs[0], n.outputs[0]}
+    return {*_moved(n), *(n.outputs if n.op in moving() else ())}
+
+
+def _moved(n: Node) -> tuple[str, ...]:
+    """The operands; of a movement those that it moves."""
+    return n.inputs[:1] if n.op in moving() and n.op != "Concat" else tuple(filter(None, n.inputs))
 
 
 def _turned(t: Tensor, to: DType) -> Tensor:
