@@ -94,12 +94,18 @@ def test_stored_values_between_quantisation_and_its_end(between: Callable[[Build
     assert_same_meaning(compiled)
 
 
-def test_onnxruntime_is_asked_in_the_signs_of_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("target", "zero"), [("cortex-m55", U8(133)), ("host", I8(5))])
+def test_onnxruntime_is_asked_in_the_signs_of_the_file(target: str, zero: Any, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
+    b = Builder()
+    y = stored_conv(b, b.requantise(b.input(SHAPE), 0.03, zero), 0.4, zero)
+    b.output(b.op("Softmax", y, axis=1))
     path = tmp_path / "m.onnx"
-    path.write_bytes(network(lambda z: U8(z + 128)).model().SerializeToString())
-    compiled = fuse2c.plan(path, target="cortex-m55")
+    path.write_bytes(b.model().SerializeToString())
+    compiled = fuse2c.plan(path, target=target)
     result = check(compiled.plan, samples(compiled.plan), path)
-    turned = [s.function for s in compiled.plan.steps if compiled.plan.graph.type(s.node.outputs[0]).dtype == DType.I8]
+    turned = [s.function for s in compiled.plan.steps if compiled.plan.graph.type(s.node.outputs[0]).dtype == TARGETS[target]]
     assert turned and set(turned) <= set(result.ort_steps)
-    assert all(d.elements and d.worst <= 1 for d in result.ort_steps.values())
+    assert result.ort_outputs is not None
+    for d in (*result.ort_steps.values(), result.ort_outputs, *result.ort_pairs.values()):
+        assert d.elements and d.worst <= 1

@@ -15,6 +15,7 @@ from fuse2c.check.compare import Difference, difference, largest
 from fuse2c.check.host import SANITIZE, THREADS, HostModel, sanitized
 from fuse2c.check.reference import float_tolerance, run_step
 from fuse2c.errors import ModelError
+from fuse2c.fusion import signs
 from fuse2c.plan import Plan
 
 CLOSING = ("Softmax", "DequantizeLinear")
@@ -185,7 +186,8 @@ class _Ort:
         names = {i.name for i in self.sessions[0].get_inputs()}
         feed = {t: np.ascontiguousarray(a) for t, a in sample.items() if t in names}
         try:
-            runs = [s.run(None, feed)[:len(self.tensors)] for s in self.sessions]
+            runs = [[signs.as_type(a, self.plan.graph.type(t)) for t, a in zip(self.tensors, s.run(None, feed), strict=False)]
+                    for s in self.sessions]
         except Exception as e:      # it has loaded the model, and yet cannot run it
             self.sessions[0] = None
             result.ort_note = f"onnxruntime cannot run the model: {str(e).splitlines()[0]}"
