@@ -27,6 +27,8 @@ Parts = Mapping[str, tuple[int, int]]
 Replan = Callable[[Parts], Plan]
 Costs = Callable[[Plan], Sequence[int]]
 """What each step of a plan takes, in the unit of the budget."""
+Tried = Callable[[Parts], tuple[Plan, Sequence[int]]]
+"""The plan with some layers split, each unit a step, and what its steps take."""
 
 
 def budget_of(plan: Plan) -> tuple[int, str]:
@@ -64,18 +66,26 @@ class Whole(Exception):
 def fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
     """A plan of which no unit takes more than the budget, and what its units take. MissesDeadline if there is none; it names
     a budget that is enough, and that of which all units of its plan need no less."""
+    known: dict[tuple[tuple[str, tuple[int, int]], ...], tuple[Plan, Sequence[int]]] = {}
+
+    def tried(parts: Parts) -> tuple[Plan, Sequence[int]]:      # several budgets begin alike, and each is a build
+        key = tuple(sorted(parts.items()))
+        if key not in known:
+            plan = alone(replan(parts))
+            known[key] = plan, costs(plan)
+        return known[key]
     try:
-        return _fitted(replan, costs, budget)
+        return _fitted(tried, budget)
     except Whole as error:
-        raise _too_long(error, budget, _enough(replan, costs, error.cost)) from None
+        raise _too_long(error, budget, _enough(tried, error.cost)) from None
 
 
-def _enough(replan: Replan, costs: Costs, budget: int) -> int:
+def _enough(tried: Tried, budget: int) -> int:
     """The least budget that was found to do in TRIES; less than `budget` does not."""
     done = None
     for _ in range(TRIES):
         try:
-            longest = max(_fitted(replan, costs, budget)[1])
+            longest = max(_fitted(tried, budget)[1])
         except Whole as error:
             if done is not None:
                 return done
@@ -85,19 +95,18 @@ def _enough(replan: Replan, costs: Costs, budget: int) -> int:
                 return budget
             # Layers that this budget leaves whole may leave the others shorter than those that raised it.
             done, budget = budget, longest
-    return done or max(costs(alone(replan({}))))        # nothing has to be split
+    return done or max(tried({})[1])        # nothing has to be split
 
 
-def _fitted(replan: Replan, costs: Costs, budget: int) -> tuple[Plan, Sequence[int]]:
+def _fitted(tried: Tried, budget: int) -> tuple[Plan, Sequence[int]]:
     """The same; raises Whole."""
     parts: dict[str, tuple[int, int]] = {}
     while True:
-        plan = alone(replan(parts))
-        found = costs(plan)
+        plan, found = tried(parts)
         smaller = _smaller(plan, found, budget)
         if not smaller:
             return plan, found
-        parts |= smaller
+        parts = {**parts, **smaller}        # not in place: a plan that is known has its own
 
 
 def proven(plan: Plan, costs: Sequence[int], prove: Costs, budget: int, proof: str) -> Plan:
