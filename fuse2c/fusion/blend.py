@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from fuse2c.fusion.dsl import Fold, Match, Rewrite, op
-from fuse2c.fusion.quantise import as_stated
+from fuse2c.fusion.quantise import as_stated, both_per_tensor
 from fuse2c.ir.graph import Graph, Node
 from fuse2c.ops.blend import MOST, Attrs, Lines
 from fuse2c.ops.resize import Attrs as Resampled
@@ -24,7 +24,7 @@ def blend(g: Graph, m: Match) -> Rewrite | str:
     x, y = g.type(p.inputs[0]) if p is not None and p.op == "DequantizeLinear" else None, g.type(q.outputs[0])
     if p is None or x is None:
         return "it is not behind a DequantizeLinear"
-    if x.quant is None or y.quant is None or not (x.dtype.is_quantised and x.quant.per_tensor and y.quant.per_tensor):
+    if not both_per_tensor(x, y):
         return "not 8 bit with one scale on both sides"
     if len(x.shape) != 4 or not as_stated(g, p):
         return "no rows and columns, or another scale elsewhere"

@@ -13,7 +13,7 @@ import numpy as np
 from fuse2c.fusion.dsl import Fold, Match, Rewrite, inner_use, op
 from fuse2c.fusion.folds import constant
 from fuse2c.ir.graph import Graph, Node, Tensor
-from fuse2c.ir.types import DType
+from fuse2c.ir.types import DType, TensorType
 from fuse2c.op import Call, bind
 from fuse2c.ops import all_ops
 from fuse2c.ops.elementwise import Attrs
@@ -32,6 +32,11 @@ def moving() -> frozenset[str]:
 def per_tensor(g: Graph, q: Node) -> bool:
     """Whether a Q or DQ node has one scale."""
     return g.type(q.inputs[1]).count == 1
+
+
+def both_per_tensor(x: TensorType, y: TensorType) -> bool:
+    """Whether 8-bit values and what they become have one scale each."""
+    return bool(x.dtype.is_quantised and x.quant and x.quant.per_tensor and y.quant and y.quant.per_tensor)
 
 
 def as_stated(g: Graph, dq: Node) -> bool:
@@ -95,7 +100,7 @@ def requantise(g: Graph, m: Match) -> Rewrite | str:
     """Q(DQ(x))."""
     dq, q = m["dq"], m["q"]
     x, y = g.type(dq.inputs[0]), g.type(q.outputs[0])
-    if not (x.dtype.is_quantised and x.quant and x.quant.per_tensor and y.quant and y.quant.per_tensor):
+    if not both_per_tensor(x, y):
         return "not 8 bit with one scale on both sides"
     if not as_stated(g, dq):
         return f"{dq.inputs[0]} is read with two different scales"
